@@ -1,0 +1,61 @@
+# The two commands of the README: `make demo` and `make test`. Both set up what they need, once.
+ENGINE ?= local
+ENGINES ?= local,spark,ray
+# The exact torch keeps pip from fetching a CUDA build; any version of pyproject.toml's range will do.
+TORCH ?= torch==2.13.0
+ARGS ?=
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+DEMO_EXTRAS_local := demo
+DEMO_EXTRAS_spark := demo,spark
+DEMO_EXTRAS_ray := demo,ray
+DEV_EXTRAS := torch,tensorflow,spark,ray,image,s3,dev
+
+.PHONY: help demo test test-all lint fmt bench clean
+
+help:  ## what can be typed here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo-$(ENGINE): pyproject.toml | .venv/bin/python
+	@echo "setting up for the demo on $(ENGINE) (once) ..."
+	$(PIP) -e ".[$(DEMO_EXTRAS_$(ENGINE))]"
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	@echo "setting up everything the tests need (once, a few minutes) ..."
+	$(PIP) "$(TORCH)"
+	$(PIP) -e ".[$(DEV_EXTRAS)]"
+	@touch $@ .venv/.demo-local .venv/.demo-spark .venv/.demo-ray
+
+.venv/.bench: pyproject.toml .venv/.dev
+	$(PIP) -e ".[bench]"
+	@touch $@
+
+demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark or ray
+	$(BIN)/python examples/demo.py --engine $(ENGINE)
+
+test: .venv/.dev  ## every test, on every engine
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --engines=$(ENGINES) $(ARGS)
+
+lint: .venv/.dev  ## ruff and mypy
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/mypy
+
+fmt: .venv/.dev  ## put the code in shape
+	$(BIN)/ruff check --fix src tests examples benchmarks
+	$(BIN)/ruff format src tests examples benchmarks
+
+bench: .venv/.bench  ## us, the peers and the limit, side by side
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove what was installed and made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info demo-output

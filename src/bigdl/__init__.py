@@ -1,0 +1,1 @@
+"""Pure-Python stand-ins for the BigDL library."""

@@ -1,0 +1,1 @@
+"""TensorFlow's view of XShards."""

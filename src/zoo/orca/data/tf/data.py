@@ -1,0 +1,81 @@
+"""A tf.data.Dataset over XShards, made where the shards lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoo.orca.errors import PreconditionError
+from zoo.orca.optional import require
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from zoo.orca.data.shard import XShards
+
+
+@dataclass(frozen=True)
+class Slices:
+    """How a shard becomes a tf.data.Dataset. It has no data in it, so it can be sent to the workers."""
+
+    maps: tuple[Callable[..., Any], ...] = ()
+
+    def __call__(self, shard: Any) -> tf.data.Dataset:
+        """Slice a shard, any structure that tf.data accepts, along the first dimension, and apply the maps."""
+        tf = require("tensorflow", "zoo.orca.data.tf.data.Dataset")
+        dataset = tf.data.Dataset.from_tensor_slices(_without_ragged_lists(tf, shard))
+        for func in self.maps:
+            dataset = dataset.map(func)
+        return dataset
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Records of XShards as TensorFlow sees them; the estimators take it. It is lazy, and never changes."""
+
+    xshards: XShards
+    slices: Slices = field(default_factory=Slices)
+
+    @staticmethod
+    def from_tensor_slices(xshards: XShards) -> Dataset:
+        """A Dataset of the records in XShards, each shard sliced along its first dimension.
+
+        Example: ``Dataset.from_tensor_slices(XShards.partition({"x": x, "y": y}))``
+        """
+        from zoo.orca.data.shard import XShards
+
+        if not isinstance(xshards, XShards):
+            raise PreconditionError(
+                f"Expected XShards (SparkXShards or those of another engine), got {type(xshards).__name__}. "
+                "Make some with XShards.partition(data)"
+            )
+        return Dataset(xshards)
+
+    def map(self, func: Callable[..., Any]) -> Dataset:
+        """A new Dataset of what func, made of TensorFlow operations, returns for each record.
+
+        Example: ``dataset.map(lambda record: (record["x"] / 255, record["y"]))``
+        """
+        return Dataset(self.xshards, Slices((*self.slices.maps, func)))
+
+    def num_partitions(self) -> int:
+        """The number of partitions of the XShards."""
+        return self.xshards.num_partitions()
+
+    def of_shard(self, shard: Any) -> tf.data.Dataset:
+        """The tf.data.Dataset of one shard; `slices` does the same on a worker, without the XShards."""
+        return self.slices(shard)
+
+
+def _without_ragged_lists(tf: Any, value: Any) -> Any:
+    """Turn lists of arrays that differ in their first dimension, which tf.data refuses, into ragged tensors."""
+    if isinstance(value, dict):
+        return {key: _without_ragged_lists(tf, part) for key, part in value.items()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_without_ragged_lists(tf, part) for part in value)
+    if isinstance(value, list) and value and all(isinstance(item, np.ndarray) and item.ndim for item in value):
+        return tf.RaggedTensor.from_row_lengths(np.concatenate(value), [len(item) for item in value])
+    return value

@@ -1,0 +1,131 @@
+"""The engine contract: where shards lie, where functions run, and how a gang of workers is launched.
+
+An engine knows no framework. What all engines share (the channel, errors, retries, stalls) lives in `gang.py`, what
+shards can do lives in `zoo.orca.data.shard`; an engine only places, maps, moves and launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MapFunction = Callable[[int, Iterator[Any]], Iterable[Any]]
+SplitFunction = Callable[[int, Iterator[Any]], Iterable[tuple[int, Any]]]
+CombineFunction = Callable[[int, Iterator[Any]], Iterable[Any]]
+
+
+class Placement(ABC):
+    """Partitions of shards where an engine put them: `map`, `zip`, `exchange` are lazy, `compute` and `fetch` work."""
+
+    engine: Engine
+    num_partitions: int
+
+    @abstractmethod
+    def map(self, fn: MapFunction) -> Placement:
+        """Every partition i becomes what `fn(i, shards)` yields. `fn` runs where the partition lies."""
+
+    @abstractmethod
+    def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Iterable[Any]]) -> Placement:
+        """Partitions i of both, on the same engine and equal in number, become what `fn(mine, others)` yields."""
+
+    @abstractmethod
+    def exchange(self, split: SplitFunction, num_partitions: int, combine: CombineFunction) -> Placement:
+        """Move pieces between partitions: `split(i, shards)` yields (target, piece), and target j becomes what
+        `combine(j, pieces)` yields, its pieces ordered by source partition and then as they were yielded."""
+
+    @abstractmethod
+    def persist(self) -> None:
+        """Keep the result of the next computation, so that it is not computed again."""
+
+    @abstractmethod
+    def unpersist(self) -> None:
+        """Give up what `persist` kept; it can still be computed again."""
+
+    @property
+    @abstractmethod
+    def is_persisted(self) -> bool: ...
+
+    @abstractmethod
+    def compute(self) -> None:
+        """Compute every partition now, so that errors surface here."""
+
+    @abstractmethod
+    def fetch(self) -> list[list[Any]]:
+        """Bring the shards to the driver, as one list a partition."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a worker process must know to join its gang: its rank, and how to reach and convince the driver."""
+
+    rank: int
+    world_size: int
+    address: tuple[str, int]
+    token: bytes
+
+
+class Launch(ABC):
+    """The processes of one gang, as an engine sees them."""
+
+    @abstractmethod
+    def failure(self) -> BaseException | None:
+        """Why the engine gave up on these processes, if it did."""
+
+    @abstractmethod
+    def stop(self, grace: float) -> None:
+        """Let processes leave by themselves for `grace` seconds, end the others, and wait until they are gone."""
+
+
+class Engine(ABC):
+    name: str
+
+    @property
+    @abstractmethod
+    def nodes(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def cores(self) -> int:
+        """Tasks that run at once over all nodes: the default number of shards."""
+
+    @property
+    @abstractmethod
+    def driver_host(self) -> str:
+        """The address at which workers reach the driver: loopback when all is on one machine."""
+
+    @abstractmethod
+    def place(self, partitions: Sequence[Sequence[Any]]) -> Placement:
+        """Put the driver's objects where functions can be mapped over them."""
+
+    @abstractmethod
+    def share(self, value: Any) -> Any:
+        """An object with `.value` (on any worker, sent there once) and `.unpersist()`."""
+
+    @abstractmethod
+    def check_gang(self, num_workers: int) -> None:
+        """Raise a typed error if that many workers cannot be started together."""
+
+    @abstractmethod
+    def launch(self, seats: Sequence[Seat], data: Placement | None) -> Launch:
+        """Start one process a seat, all together, each calling `worker.sit(seat, shards)`; rank r gets the
+        partitions `deal(data.num_partitions, len(seats))[r]` as (partition, shard) pairs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything this engine started; it can be called twice."""
+
+
+def deal(num_partitions: int, num_workers: int) -> list[range]:
+    """Which partitions each rank gets: contiguous, as even as can be, a pure function of the two counts.
+
+    >>> deal(5, 2)
+    [range(0, 3), range(3, 5)]
+    >>> deal(1, 2)
+    [range(0, 1), range(1, 1)]
+    """
+    share, extra = divmod(num_partitions, num_workers)
+    starts = [rank * share + min(rank, extra) for rank in range(num_workers + 1)]
+    return [range(first, last) for first, last in itertools.pairwise(starts)]

@@ -1,0 +1,326 @@
+"""The driver's side of a gang: start N workers together, follow them, and end them all when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+from tqdm.auto import tqdm
+
+from zoo.orca.engine.base import Engine, Launch, Placement, Seat
+from zoo.orca.engine.channel import Channel, Done, Failed, Gather, Hello, Log, Lost, Report, Stacks, Welcome
+from zoo.orca.engine.pickling import Packed, pack
+from zoo.orca.engine.worker import BEAT_SECONDS
+from zoo.orca.errors import (
+    GangStalledError,
+    InvalidArgumentError,
+    WorkerError,
+    WorkerLostError,
+)
+
+logger = logging.getLogger("zoo.orca")
+
+POLL_SECONDS = 0.1
+# A killed worker's peers may report broken collectives a moment before its own connection is seen to end.
+FIRST_CAUSE_SECONDS = 0.3
+SILENT_SECONDS = 60 * BEAT_SECONDS
+STACKS_SECONDS = 3.0
+LEAVE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class GangOptions:
+    """How a gang is watched.
+
+    Attributes:
+        max_failures: how many times the gang is restarted after a worker's process was lost.
+        start_timeout: seconds in which all workers must have joined.
+        stall_timeout: seconds without a word from a rank's function after which the gang is ended; None waits for ever.
+        description: the title of the progress bar; None shows no bar.
+        on_report: called with (rank, Report) for each report.
+    """
+
+    max_failures: int = 0
+    start_timeout: float = 180.0
+    stall_timeout: float | None = None
+    description: str | None = None
+    on_report: Callable[[int, Report], None] | None = None
+
+
+def run_gang(
+    engine: Engine,
+    function: Callable[..., Any],
+    num_workers: int,
+    *args: Any,
+    data: Placement | None = None,
+    options: GangOptions = GangOptions(),  # noqa: B008 - frozen, so sharing it is safe
+) -> list[Any]:
+    """Run `function(worker, *args)` on num_workers workers at once and return their results by rank.
+
+    What a worker raises is raised here with its own type, with the attributes `rank`, `step` and
+    `remote_traceback`, and with a `WorkerError` as its cause. A lost process restarts the gang, `max_failures` times.
+
+    Example:
+        >>> from zoo.orca.engine.local import LocalEngine
+        >>> with LocalEngine(cores=2) as engine:
+        ...     run_gang(engine, lambda worker: worker.rank * 10, 2)
+        [0, 10]
+    """
+    if num_workers < 1:
+        raise InvalidArgumentError(f"a gang needs at least 1 worker, but num_workers is {num_workers}.")
+    task = pack((function, args), "the function for the workers")
+    for attempt in range(options.max_failures + 1):
+        engine.check_gang(num_workers)
+        try:
+            return _Gang(engine, num_workers, task, attempt, options).run(data)
+        except WorkerLostError as lost:
+            if attempt == options.max_failures:
+                raise
+            left = options.max_failures - attempt
+            logger.warning("%s Restarting the gang (%d restart(s) left).", lost, left)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+@dataclass
+class _Member:
+    """What the driver knows of one rank."""
+
+    hello: Hello | None = None
+    result: Done | None = None
+    failed: bool = False
+    step: int | None = None
+    spoke: float = field(default_factory=time.monotonic)
+    beat: float = field(default_factory=time.monotonic)
+    gathered: list[bytes] = field(default_factory=list)
+    stacks: str | None = None
+
+
+class _Gang:
+    """One attempt at running a gang."""
+
+    def __init__(self, engine: Engine, size: int, task: Packed, attempt: int, options: GangOptions):
+        self.engine = engine
+        self.task = task
+        self.attempt = attempt
+        self.options = options
+        self.members = [_Member() for _ in range(size)]
+        self.welcomed = False
+        self.failed: tuple[int, Failed] | None = None
+
+    def run(self, data: Placement | None) -> list[Any]:
+        size = len(self.members)
+        with Channel(self.engine.driver_host, size) as self.channel:
+            seats = [Seat(rank, size, self.channel.address, self.channel.token) for rank in range(size)]
+            launch = self.engine.launch(seats, data)
+            with _bar(self.options.description) as self.bar:
+                try:
+                    self._follow(launch)
+                except BaseException:
+                    launch.stop(grace=0)
+                    raise
+                launch.stop(grace=LEAVE_SECONDS)
+        return [cloudpickle.loads(member.result.result) for member in self.members if member.result]
+
+    def _follow(self, launch: Launch) -> None:
+        """Handle what the workers say until all are done, one has failed, or they are late."""
+        started = time.monotonic()
+        while not all(member.result for member in self.members):
+            self._handle(self.channel.poll(POLL_SECONDS))
+            if self.failed is not None:
+                self._raise_first_cause(*self.failed)
+            if (reason := launch.failure()) is not None:
+                self._raise_launch_failure(reason)
+            if not self.welcomed:
+                self._check_started(started)
+            else:
+                self._check_alive()
+
+    def _handle(self, events: list[tuple[int, Any]]) -> None:
+        for rank, message in events:
+            member = self.members[rank]
+            member.beat = time.monotonic()
+            handle = self._HANDLERS.get(type(message))
+            if handle is not None:
+                handle(self, rank, member, message)
+
+    def _on_hello(self, rank: int, member: _Member, hello: Hello) -> None:
+        member.hello = hello
+        hellos = [each.hello for each in self.members]
+        if None in hellos:
+            return
+        self.welcomed = True
+        first = hellos[0]
+        welcome = Welcome(
+            self.task,
+            tuple(hello.host for hello in hellos if hello),
+            (first.host, first.port) if first else ("", 0),
+            self.attempt,
+            logger.getEffectiveLevel(),
+        )
+        self._send_all(welcome)
+        for each in self.members:
+            each.spoke = time.monotonic()
+
+    def _on_report(self, rank: int, member: _Member, report: Report) -> None:
+        member.spoke = time.monotonic()
+        if report.step is not None:
+            member.step = report.step
+        self._show(report)
+        if self.options.on_report is not None:
+            self.options.on_report(rank, report)
+
+    def _on_gather(self, rank: int, member: _Member, gather: Gather) -> None:
+        member.spoke = time.monotonic()
+        member.gathered.append(gather.value)
+        if all(each.gathered for each in self.members):
+            self._send_all(Gather([each.gathered.pop(0) for each in self.members]))
+
+    def _on_log(self, rank: int, member: _Member, log: Log) -> None:
+        logging.getLogger(log.logger).log(log.level, "[rank %d] %s", rank, log.text)
+
+    def _on_done(self, rank: int, member: _Member, done: Done) -> None:
+        member.result = done
+
+    def _on_failed(self, rank: int, member: _Member, failed: Failed) -> None:
+        member.failed = True
+        self.failed = self.failed or (rank, failed)
+
+    def _on_stacks(self, rank: int, member: _Member, stacks: Stacks) -> None:
+        member.stacks = stacks.text
+
+    def _on_lost(self, rank: int, member: _Member, lost: Lost) -> None:
+        if member.result is None and not member.failed:
+            self._raise_lost([rank], "its process ended without a result (killed, out of memory, or its node was lost)")
+
+    _HANDLERS: dict[type, Callable[..., None]] = {
+        Hello: _on_hello,
+        Report: _on_report,
+        Gather: _on_gather,
+        Log: _on_log,
+        Done: _on_done,
+        Failed: _on_failed,
+        Stacks: _on_stacks,
+        Lost: _on_lost,
+    }
+
+    def _send_all(self, message: Any) -> None:
+        for rank in range(len(self.members)):
+            self.channel.send(rank, message)
+
+    def _show(self, report: Report) -> None:
+        """One bar for the gang: it is as far as its slowest rank."""
+        if self.bar.disable:
+            return
+        if report.total is not None and self.bar.total != report.total:
+            self.bar.reset(report.total)
+        slowest = min((member.step or 0) for member in self.members)
+        if slowest > self.bar.n:
+            self.bar.update(slowest - self.bar.n)
+        if report.metrics:
+            self.bar.set_postfix(report.metrics, refresh=False)
+
+    def _check_started(self, started: float) -> None:
+        waited = time.monotonic() - started
+        if waited < self.options.start_timeout:
+            return
+        missing = tuple(rank for rank, member in enumerate(self.members) if member.hello is None)
+        raise GangStalledError(
+            f"rank(s) {_listed(missing)} of {len(self.members)} had not joined after {waited:.0f} s on the "
+            f"{self.engine.name} engine. Free its slots (other jobs?), ask for fewer workers, or raise start_timeout.",
+            missing,
+        )
+
+    def _check_alive(self) -> None:
+        now = time.monotonic()
+        waiting = [(rank, member) for rank, member in enumerate(self.members) if member.result is None]
+        unheard = [rank for rank, member in waiting if now - member.beat > SILENT_SECONDS]
+        if unheard:
+            self._raise_lost(unheard, f"nothing was heard from it for {SILENT_SECONDS:.0f} s (node or network lost)")
+        limit = self.options.stall_timeout
+        silent = tuple(rank for rank, member in waiting if limit is not None and now - member.spoke > limit)
+        if silent:
+            self._raise_stalled(silent)
+
+    def _raise_stalled(self, silent: tuple[int, ...]) -> None:
+        self._send_all(Stacks())
+        # A rank that waits in an all-gather is silent because of the others.
+        silent = tuple(rank for rank in silent if not self.members[rank].gathered) or silent
+        deadline = time.monotonic() + STACKS_SECONDS
+        waiting = [member for member in self.members if member.result is None]
+        while time.monotonic() < deadline and any(member.stacks is None for member in waiting):
+            self._handle(self.channel.poll(POLL_SECONDS))
+        stacks = {
+            rank: member.stacks or "no answer: the process does not run Python code (stuck in native code, or stopped)"
+            for rank, member in enumerate(self.members)
+            if member.result is None
+        }
+        steps = ", ".join(f"rank {rank}: {_step_words(self.members[rank].step)}" for rank in stacks)
+        shown = "\n".join(f"--- rank {rank} ---\n{text}" for rank, text in stacks.items())
+        raise GangStalledError(
+            f"rank(s) {_listed(silent)} reported nothing for {self.options.stall_timeout:g} s, so the gang was ended "
+            f"({steps}). If such a pause is expected, raise stall_timeout. Python stacks:\n{shown}",
+            silent,
+            stacks,
+        )
+
+    def _raise_first_cause(self, rank: int, failed: Failed) -> None:
+        deadline = time.monotonic() + FIRST_CAUSE_SECONDS
+        while time.monotonic() < deadline:
+            self._handle(self.channel.poll(POLL_SECONDS))  # raises WorkerLostError if a rank was lost before this
+        self._raise_failed(rank, failed)
+
+    def _raise_failed(self, rank: int, failed: Failed) -> None:
+        raise_worker_error(failed, f"raised on rank {rank}, {_step_words(failed.step)}", rank)
+
+    def _raise_launch_failure(self, reason: BaseException) -> None:
+        """The engine gave up: let the workers' own words come first, if there are any."""
+        with contextlib.suppress(OSError):
+            self._handle(self.channel.poll(FIRST_CAUSE_SECONDS))
+        if self.failed is not None:
+            self._raise_failed(*self.failed)
+        if all(member.result for member in self.members):
+            return
+        pending = [rank for rank, member in enumerate(self.members) if member.result is None]
+        self._raise_lost(pending, f"the {self.engine.name} engine gave it up: {reason}", reason)
+
+    def _raise_lost(self, ranks: list[int], why: str, cause: BaseException | None = None) -> None:
+        steps = ", ".join(f"rank {rank}: {_step_words(self.members[rank].step)}" for rank in ranks)
+        raise WorkerLostError(
+            f"lost rank(s) {_listed(ranks)} of {len(self.members)} on the {self.engine.name} engine ({steps}): {why}.",
+            tuple(ranks),
+        ) from cause
+
+
+def raise_worker_error(failed: Failed, where: str, rank: int | None = None) -> None:
+    """Raise what a worker raised, as its own type, telling where it happened."""
+    cause = WorkerError(f"{failed.description} ({where})\n{failed.traceback}", rank, failed.step, failed.traceback)
+    if failed.error is None:
+        raise cause
+    error = cloudpickle.loads(failed.error)
+    error.add_note(f"{where}; its traceback there is shown above.")
+    with contextlib.suppress(AttributeError):  # an exception may have slots
+        error.rank, error.step, error.remote_traceback = rank, failed.step, failed.traceback
+    raise error from cause
+
+
+def _step_words(step: int | None) -> str:
+    return "before its first step" if step is None else f"step {step}"
+
+
+def _listed(ranks: Any) -> str:
+    return ", ".join(str(rank) for rank in ranks)
+
+
+class _Bar(tqdm):
+    """A bar on terminals and in notebooks, silence elsewhere, and no thread of its own."""
+
+    monitor_interval = 0
+
+
+def _bar(description: str | None) -> _Bar:
+    return _Bar(desc=description, total=0, disable=True if description is None else None)

@@ -1,0 +1,103 @@
+"""Placements for engines that have no plan of their own: what to compute is kept as recipes until it is needed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from zoo.orca.engine.base import CombineFunction, Engine, MapFunction, Placement, SplitFunction, deal
+from zoo.orca.engine.pickling import Packed, pack
+from zoo.orca.engine.recipe import Combined, Mapped, Pieces, Recipe, Stored, Zipped
+
+
+class LazyEngine(Engine):
+    """An engine that computes recipes; the first failure of a partition is raised as its own type."""
+
+    @abstractmethod
+    def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
+        """Compute every partition and keep its shards, until the result is dropped."""
+
+    @abstractmethod
+    def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
+        """Compute partitions that yield (target, piece) pairs and keep the pieces by target."""
+
+    @abstractmethod
+    def consume(self, recipes: Sequence[Recipe]) -> None:
+        """Compute every partition for its errors alone."""
+
+    def deal_recipes(self, data: Placement | None, num_workers: int) -> list[list[tuple[int, Recipe]]]:
+        """The (partition, recipe) pairs of each rank."""
+        recipes = data.recipes() if isinstance(data, LazyPlacement) else []
+        return [[(index, recipes[index]) for index in mine] for mine in deal(len(recipes), num_workers)]
+
+
+class LazyPlacement(Placement):
+    """Partitions that are stored, or a way to make them from other placements."""
+
+    engine: LazyEngine
+
+    def __init__(self, engine: LazyEngine, num_partitions: int, make: Callable[[], Sequence[Recipe]]):
+        self.engine = engine
+        self.num_partitions = num_partitions
+        self._make = make
+        self._persisted = False
+        self._stored: list[Stored] | None = None
+
+    def map(self, fn: MapFunction) -> LazyPlacement:
+        function = pack(fn)
+        return LazyPlacement(self.engine, self.num_partitions, lambda: self._mapped(function))
+
+    def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Any]) -> LazyPlacement:
+        function = pack(fn)
+
+        def make() -> list[Recipe]:
+            pairs = zip(self.recipes(), other.recipes(), strict=True)  # type: ignore[attr-defined]
+            return [Zipped(function, mine, theirs) for mine, theirs in pairs]
+
+        return LazyPlacement(self.engine, self.num_partitions, make)
+
+    def exchange(self, split: SplitFunction, num_partitions: int, combine: CombineFunction) -> LazyPlacement:
+        splitter, combiner = pack(split), pack(combine)
+        sources: list[Pieces] = []
+
+        def make() -> list[Recipe]:
+            if not sources:  # computing again what was uncached needs no second exchange
+                sources.extend(self.engine.split(self._mapped(splitter), num_partitions))
+            return [Combined(combiner, target, tuple(sources)) for target in range(num_partitions)]
+
+        return LazyPlacement(self.engine, num_partitions, make)
+
+    def persist(self) -> None:
+        self._persisted = True
+
+    def unpersist(self) -> None:
+        self._persisted = False
+        self._stored = None
+
+    @property
+    def is_persisted(self) -> bool:
+        return self._persisted
+
+    def compute(self) -> None:
+        recipes = self.recipes()
+        if not self._persisted:
+            self.engine.consume(recipes)
+
+    def fetch(self) -> list[list[Any]]:
+        recipes = self.recipes()
+        stored = recipes if all(isinstance(each, Stored) for each in recipes) else self.engine.store(recipes)
+        return [list(each.shards()) for each in stored]
+
+    def recipes(self) -> Sequence[Recipe]:
+        """How to get each partition; what is to be kept is computed and stored first."""
+        if self._stored is not None:
+            return self._stored
+        recipes = self._make()
+        if not self._persisted:
+            return recipes
+        self._stored = self.engine.store(recipes)
+        return self._stored
+
+    def _mapped(self, function: Packed) -> list[Recipe]:
+        return [Mapped(function, index, source) for index, source in enumerate(self.recipes())]

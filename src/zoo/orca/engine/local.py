@@ -1,0 +1,188 @@
+"""The embedded engine: processes on this machine, no JVM, nothing to start by hand.
+
+Partitions lie in files of a temporary folder (`store.py`); a pool of spawned processes (`pool.py`) maps functions over
+them and sits in gangs.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.orca.engine.base import Launch, Placement, Seat
+from zoo.orca.engine.lazy import LazyEngine, LazyPlacement
+from zoo.orca.engine.pool import Pool, Process
+from zoo.orca.engine.recipe import Pieces, Recipe, Stored
+from zoo.orca.engine.store import read_pieces, read_shards, write_pieces, write_shards
+from zoo.orca.errors import InvalidArgumentError
+
+Write = Callable[[Path, Iterable[Any]], int]
+
+
+class LocalEngine(LazyEngine):
+    """Runs everything in processes of this machine, `cores` at once.
+
+    Example:
+        >>> with LocalEngine(cores=2) as engine:
+        ...     engine.place([[1, 2], [3]]).map(lambda index, shards: (shard * 10 for shard in shards)).fetch()
+        [[10, 20], [30]]
+    """
+
+    name = "local"
+
+    def __init__(self, cores: int | None = None):
+        if cores is not None and cores < 1:
+            raise InvalidArgumentError(f"cores must be at least 1, but is {cores}.")
+        self._cores = cores or len(os.sched_getaffinity(0))
+        self._pool = Pool(self._cores)
+        self._folder = Path(tempfile.mkdtemp(prefix="orca-local-"))
+        self._numbers = itertools.count()
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LocalEngine(cores={self._cores})"
+
+    @property
+    def nodes(self) -> int:
+        return 1
+
+    @property
+    def cores(self) -> int:
+        return self._cores
+
+    @property
+    def driver_host(self) -> str:
+        return "127.0.0.1"
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes this engine holds now."""
+        return self._pool.pids
+
+    def place(self, partitions: Sequence[Sequence[Any]]) -> LazyPlacement:
+        stored = [StoredFile(self._new_file()) for _ in partitions]
+        for each, shards in zip(stored, partitions, strict=True):
+            write_shards(each.file, shards)
+        return LazyPlacement(self, len(stored), lambda: stored)
+
+    def share(self, value: Any) -> LocalShared:
+        path = self._new_file()
+        write_shards(path, [value])
+        return LocalShared(path)
+
+    def check_gang(self, num_workers: int) -> None:
+        """Processes of one machine can always be started together, on more workers than cores too."""
+
+    def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
+        dealt = self.deal_recipes(data, len(seats))
+        processes = self._pool.take(len(seats))
+        for seat, process, mine in zip(seats, processes, dealt, strict=True):
+            process.send(("sit", seat, mine))
+        return LocalLaunch(self._pool, processes, keep=dealt)
+
+    def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
+        stored = [StoredFile(self._new_file()) for _ in recipes]
+        self._pool.run([(write_shards, each, kept.file) for each, kept in zip(recipes, stored, strict=True)])
+        return list(stored)
+
+    def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
+        pieces = [PieceFile(self._new_file()) for _ in recipes]
+        self._pool.run([(write_pieces, each, kept.file) for each, kept in zip(recipes, pieces, strict=True)])
+        return list(pieces)
+
+    def consume(self, recipes: Sequence[Recipe]) -> None:
+        self._pool.run([(None, each, None) for each in recipes])
+
+    def close(self) -> None:
+        self._pool.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _new_file(self) -> Path:
+        self._folder.mkdir(exist_ok=True)
+        return self._folder / f"{next(self._numbers)}.shards"
+
+
+class _OwnedFile:
+    """A file that is removed with the driver's object; copies in the workers only read it."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        weakref.finalize(self, file.unlink, missing_ok=True)
+
+    def __reduce__(self):
+        return _borrow, (type(self), self.file)
+
+
+def _borrow(kind: type[_OwnedFile], file: Path) -> _OwnedFile:
+    borrowed = kind.__new__(kind)
+    borrowed.file = file
+    return borrowed
+
+
+class StoredFile(_OwnedFile, Stored):
+    """Shards in a file."""
+
+    def shards(self) -> Iterator[Any]:
+        return read_shards(self.file)
+
+
+class PieceFile(_OwnedFile, Pieces):
+    """One source's pieces in a file."""
+
+    def pieces(self, target: int) -> Iterator[Any]:
+        return read_pieces(self.file, target)
+
+
+class LocalShared:
+    """A value that workers read from a file, each process once."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    @property
+    def value(self) -> Any:
+        return _shared_value(self._path)
+
+    def unpersist(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+@functools.lru_cache(maxsize=32)
+def _shared_value(path: Path) -> Any:
+    return next(read_shards(path))
+
+
+class LocalLaunch(Launch):
+    """A gang's processes, taken from the pool and given back when they have finished."""
+
+    def __init__(self, pool: Pool, processes: list[Process], keep: object):
+        self._pool = pool
+        self._processes = processes
+        self._keep = keep  # the files that the ranks read must outlive the gang
+
+    def failure(self) -> BaseException | None:
+        for rank, process in enumerate(self._processes):
+            if not process.alive:
+                return ChildProcessError(f"the process of rank {rank} ended ({process.end_words()})")
+        return None
+
+    def stop(self, grace: float) -> None:
+        for process in self._processes:
+            if process.is_free(grace):
+                self._pool.give_back(process)
+            else:
+                self._pool.drop(process)
+        self._processes = []

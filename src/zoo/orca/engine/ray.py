@@ -1,0 +1,260 @@
+"""The Ray engine: shards in Ray's object store, functions in tasks, gangs as actors of a placement group."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from zoo.orca.engine.base import Launch, Placement, Seat
+from zoo.orca.engine.channel import Failed
+from zoo.orca.engine.gang import raise_worker_error
+from zoo.orca.engine.lazy import LazyEngine, LazyPlacement
+from zoo.orca.engine.recipe import Pieces, Recipe, Stored, dealt_shards
+from zoo.orca.engine.worker import describe_failure, sit
+from zoo.orca.errors import NotEnoughSlotsError, WorkerLostError
+from zoo.orca.optional import require
+
+GROUP_SECONDS = 60.0
+SLOT_SECONDS = 30.0
+STOP_SECONDS = 10.0
+
+
+class RayEngine(LazyEngine):
+    """Runs everything in the Ray that this driver is connected to; starting and stopping that is the context's."""
+
+    name = "ray"
+
+    def __init__(self) -> None:
+        self._ray = require("ray", "The Ray engine")
+
+    def __repr__(self) -> str:
+        return f"RayEngine({self.nodes} nodes, {self.cores} cores)"
+
+    @property
+    def nodes(self) -> int:
+        return sum(1 for node in self._ray.nodes() if node["Alive"])
+
+    @property
+    def cores(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    @property
+    def driver_host(self) -> str:
+        return "127.0.0.1" if self.nodes == 1 else self._ray.util.get_node_ip_address()
+
+    def place(self, partitions: Sequence[Sequence[Any]]) -> LazyPlacement:
+        stored = [StoredObject(self._ray.put([seal(shard) for shard in shards])) for shards in partitions]
+        return LazyPlacement(self, len(stored), lambda: stored)
+
+    def share(self, value: Any) -> RayShared:
+        return RayShared(self._ray.put(value))
+
+    def check_gang(self, num_workers: int) -> None:
+        deadline = time.monotonic() + SLOT_SECONDS
+        while self.cores < num_workers and self._is_healing() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        if self.cores < num_workers:
+            raise NotEnoughSlotsError(
+                f"{num_workers} workers must run at once, but Ray has {self.cores} CPUs on {self.nodes} node(s). "
+                f"Ask for at most {self.cores} workers, or start with more: "
+                f'init_orca_context("ray", cores={num_workers}).'
+            )
+
+    def launch(self, seats: Sequence[Seat], data: Placement | None) -> RayLaunch:
+        return RayLaunch(self._ray, seats, self.deal_recipes(data, len(seats)))
+
+    def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
+        return [StoredObject(ref) for (ref,) in self._submit(_compute, recipes)]
+
+    def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
+        split = functools.partial(_split, num_targets=num_targets)
+        return [SplitObjects(tuple(refs)) for refs in self._submit(split, recipes, num_targets)]
+
+    def consume(self, recipes: Sequence[Recipe]) -> None:
+        self._submit(_consume, recipes)
+
+    def close(self) -> None:
+        """Ray belongs to the context that started or joined it."""
+
+    def _is_healing(self) -> bool:
+        """Whether a node was lost lately, so that another may come in its place."""
+        return any(not node["Alive"] for node in self._ray.nodes())
+
+    def _submit(self, compute: Any, recipes: Sequence[Recipe], parts: int = 1) -> list[list[Any]]:
+        """Start a task a partition; each gives its outcome (None or Failed) and then its objects."""
+        task = self._ray.remote(_attempt).options(num_returns=1 + parts, max_retries=3)
+        results = [task.remote(compute, recipe, parts) for recipe in recipes]
+        outcomes = [outcome for outcome, *_ in results]
+        numbers = {outcome: number for number, outcome in enumerate(outcomes)}
+        while outcomes:
+            ready, outcomes = self._ray.wait(outcomes, num_returns=1)
+            self._raise_failure(ready[0], numbers[ready[0]], outcomes)
+        return [objects for _, *objects in results]
+
+    def _raise_failure(self, outcome: Any, number: int, others: list[Any]) -> None:
+        try:
+            failed = self._ray.get(outcome)
+        except self._ray.exceptions.WorkerCrashedError as error:
+            raise WorkerLostError(
+                f"the process that worked on partition {number} died again and again. "
+                "Most often it ran out of memory: use more, smaller shards.",
+                (number,),
+            ) from error
+        if isinstance(failed, Failed):
+            for other in others:
+                self._ray.cancel(other, force=True)
+            raise_worker_error(failed, f"raised while computing partition {number}")
+
+
+def _attempt(compute: Any, recipe: Recipe, parts: int) -> tuple[Any, ...]:
+    """Run in a Ray task: what was computed behind None, or a Failed and nothing."""
+    try:
+        return (None, *compute(recipe))
+    except (Exception, SystemExit) as error:
+        return (describe_failure(error, None), *[None] * parts)
+
+
+def _compute(recipe: Recipe) -> tuple[list[Any]]:
+    return ([seal(shard) for shard in recipe.shards()],)
+
+
+def _consume(recipe: Recipe) -> tuple[int]:
+    return (sum(1 for _ in recipe.shards()),)
+
+
+def _split(recipe: Recipe, num_targets: int) -> list[list[Any]]:
+    pieces: list[list[Any]] = [[] for _ in range(num_targets)]
+    for target, piece in recipe.shards():
+        pieces[target].append(seal(piece))
+    return pieces
+
+
+def seal(shard: Any) -> np.ndarray:
+    """A shard as bytes that Ray stores as they are.
+
+    Ray's own pickler would make other classes of a script's classes, and hand out arrays that cannot be written to.
+    """
+    return np.frombuffer(cloudpickle.dumps(shard, protocol=5), dtype=np.uint8)
+
+
+def unseal(sealed: np.ndarray) -> Any:
+    """A fresh copy of the shard, to be changed at will."""
+    return cloudpickle.loads(sealed.data)
+
+
+class StoredObject(Stored):
+    """Sealed shards in Ray's object store."""
+
+    def __init__(self, ref: Any):
+        self.ref = ref
+
+    def shards(self) -> Iterator[Any]:
+        return map(unseal, require("ray", "The Ray engine").get(self.ref))
+
+
+class PlainObject(Stored):
+    """A list of shards in Ray's object store as Ray keeps it, for actors of the user."""
+
+    def __init__(self, ref: Any):
+        self.ref = ref
+
+    def shards(self) -> Iterator[Any]:
+        return (unseal(seal(shard)) for shard in require("ray", "The Ray engine").get(self.ref))
+
+
+class SplitObjects(Pieces):
+    """One source's sealed pieces in Ray's object store, an object for each target."""
+
+    def __init__(self, refs: tuple[Any, ...]):
+        self.refs = refs
+
+    def pieces(self, target: int) -> Iterator[Any]:
+        return map(unseal, require("ray", "The Ray engine").get(self.refs[target]))
+
+
+class RayShared:
+    """A value in Ray's object store, fetched once by each process."""
+
+    def __init__(self, ref: Any):
+        self._ref = ref
+
+    @property
+    def value(self) -> Any:
+        return _shared_value(self._ref)
+
+    def unpersist(self) -> None:
+        self._ref = None
+
+    def __reduce__(self):
+        # Inside a pickled function Ray does not see the reference, unless its own pickler writes it.
+        return _unpack_shared, (require("ray.cloudpickle", "The Ray engine").dumps(self._ref),)
+
+
+def _unpack_shared(ref: bytes) -> RayShared:
+    return RayShared(require("ray.cloudpickle", "The Ray engine").loads(ref))
+
+
+@functools.lru_cache(maxsize=32)
+def _shared_value(ref: Any) -> Any:
+    return require("ray", "The Ray engine").get(ref)
+
+
+class _Member:
+    """The actor that a rank runs in."""
+
+    def sit(self, seat: Seat, dealt: list[tuple[int, Recipe]]) -> None:
+        sit(seat, dealt_shards(dealt))
+
+
+class RayLaunch(Launch):
+    """A gang's actors, one a bundle of a placement group."""
+
+    def __init__(self, ray: Any, seats: Sequence[Seat], dealt: list[list[tuple[int, Recipe]]]):
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        self._ray = ray
+        self._group = placement_group([{"CPU": 1}] * len(seats), strategy="PACK")
+        if not self._group.wait(GROUP_SECONDS):
+            self._remove_group()
+            raise NotEnoughSlotsError(
+                f"{len(seats)} workers must run at once, but Ray did not have {len(seats)} free CPUs within "
+                f"{GROUP_SECONDS:.0f} s. End what else runs on it, or ask for fewer workers."
+            )
+        self._actors = [
+            ray.remote(_Member)
+            .options(
+                num_cpus=1,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank),
+            )
+            .remote()
+            for rank in range(len(seats))
+        ]
+        rounds = zip(self._actors, seats, dealt, strict=True)
+        self._runs = [actor.sit.remote(seat, mine) for actor, seat, mine in rounds]
+
+    def failure(self) -> BaseException | None:
+        ended, _ = self._ray.wait(self._runs, num_returns=len(self._runs), timeout=0)
+        for run in ended:
+            try:
+                self._ray.get(run)
+            except self._ray.exceptions.RayError as error:
+                return error
+        return None
+
+    def stop(self, grace: float) -> None:
+        self._ray.wait(self._runs, num_returns=len(self._runs), timeout=grace)
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._ray.wait(self._runs, num_returns=len(self._runs), timeout=STOP_SECONDS)
+        self._remove_group()
+
+    def _remove_group(self) -> None:
+        from ray.util.placement_group import remove_placement_group
+
+        remove_placement_group(self._group)

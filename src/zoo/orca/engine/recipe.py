@@ -1,0 +1,76 @@
+"""How a worker process gets a partition: from where it is stored, or by a function over another recipe.
+
+Recipes travel to the workers of the engines that keep no plan of their own (the embedded one and Ray). Where shards are
+stored differs by engine, so `Stored` and `Pieces` are only named here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.orca.engine.pickling import Packed
+
+
+class Recipe(ABC):
+    """Yields the shards of one partition, in a worker process."""
+
+    @abstractmethod
+    def shards(self) -> Iterator[Any]: ...
+
+
+class Stored(Recipe):
+    """Shards that were computed and kept; the driver's copy of it owns the storage."""
+
+
+class Pieces(ABC):
+    """The pieces that one source partition split off, for every target of an exchange."""
+
+    @abstractmethod
+    def pieces(self, target: int) -> Iterator[Any]: ...
+
+
+@dataclass(frozen=True)
+class Mapped(Recipe):
+    """What a function makes of a partition."""
+
+    function: Packed
+    index: int
+    source: Recipe
+
+    def shards(self) -> Iterator[Any]:
+        return iter(self.function.load_once()(self.index, self.source.shards()))
+
+
+@dataclass(frozen=True)
+class Zipped(Recipe):
+    """What a function makes of two partitions."""
+
+    function: Packed
+    mine: Recipe
+    theirs: Recipe
+
+    def shards(self) -> Iterator[Any]:
+        return iter(self.function.load_once()(self.mine.shards(), self.theirs.shards()))
+
+
+@dataclass(frozen=True)
+class Combined(Recipe):
+    """What a function makes of the pieces that every source split off for this target."""
+
+    function: Packed
+    target: int
+    sources: tuple[Pieces, ...]
+
+    def shards(self) -> Iterator[Any]:
+        pieces = (piece for source in self.sources for piece in source.pieces(self.target))
+        return iter(self.function.load_once()(self.target, pieces))
+
+
+def dealt_shards(dealt: list[tuple[int, Recipe]]) -> Iterator[tuple[int, Any]]:
+    """The (partition, shard) pairs of the partitions dealt to a rank."""
+    for index, recipe in dealt:
+        for shard in recipe.shards():
+            yield index, shard

@@ -1,0 +1,101 @@
+"""Every error this library raises: what was expected, what came, what to type next.
+
+Each type is also the built-in that a user would catch, so old `except` lines keep working.
+"""
+
+from __future__ import annotations
+
+
+class OrcaError(Exception):
+    """The root of all errors raised by this library."""
+
+
+class InvalidArgumentError(OrcaError, ValueError):
+    """An argument has a value that cannot work."""
+
+
+class PreconditionError(InvalidArgumentError, AssertionError):
+    """An argument breaks a rule that the published interface checks with an assertion."""
+
+
+class ShardTypeError(OrcaError, TypeError):
+    """An operation was asked of shards that do not have it."""
+
+
+class InvalidKeyError(OrcaError, KeyError):
+    """A column or key is not in the shard."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class PathNotFoundError(OrcaError, FileNotFoundError):
+    """A path to read from does not exist."""
+
+
+class PathExistsError(OrcaError, FileExistsError):
+    """A path to write to exists already, and overwriting it was not asked for."""
+
+
+class NotOfferedError(OrcaError, NotImplementedError):
+    """A name of the published interface that has nothing behind it; the message says what to use instead."""
+
+
+class MissingPackageError(OrcaError, ImportError):
+    """An optional package is not installed; the message holds the line to type."""
+
+
+class ContextError(OrcaError, RuntimeError):
+    """No context is active, or it cannot be started or changed as asked."""
+
+
+class NotEnoughSlotsError(OrcaError, RuntimeError):
+    """More workers were asked for than the engine can run at once."""
+
+
+class DynamicAllocationError(OrcaError, RuntimeError):
+    """Spark's dynamic allocation is on, and a gang cannot run beside it."""
+
+
+class NotPicklableError(OrcaError, TypeError):
+    """A function or object cannot be sent to the workers."""
+
+
+class WorkerError(OrcaError, RuntimeError):
+    """What a worker raised, with its rank, its step and its own traceback.
+
+    It is the cause (`__cause__`) of the exception that reaches the caller, which has the type that the worker
+    raised. It is raised itself only when that exception cannot be brought over.
+    """
+
+    def __init__(self, message: str, rank: int | None = None, step: int | None = None, remote_traceback: str = ""):
+        super().__init__(message)
+        self.rank = rank
+        self.step = step
+        self.remote_traceback = remote_traceback
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.rank, self.step, self.remote_traceback)
+
+
+class WorkerLostError(OrcaError, RuntimeError):
+    """A worker's process, executor or node went away without raising anything."""
+
+    def __init__(self, message: str, ranks: tuple[int, ...] = ()):
+        super().__init__(message)
+        self.ranks = ranks
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.ranks)
+
+
+class GangStalledError(OrcaError, TimeoutError):
+    """Workers said nothing for too long; `stacks` holds every rank's Python stack."""
+
+    def __init__(self, message: str, ranks: tuple[int, ...] = (), stacks: dict[int, str] | None = None):
+        super().__init__(message)
+        self.ranks = ranks
+        self.stacks = stacks or {}
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.ranks, self.stacks)

