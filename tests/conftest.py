@@ -40,6 +40,11 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("engine", [name for name in ENGINES if name in chosen], indirect=True, scope="session")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that start engines of their own come first: only one context can be current."""
+    items.sort(key=lambda item: "engine" in item.fixturenames)
+
+
 def pytest_sessionfinish(session):
     shutil.rmtree(FOLDER, ignore_errors=True)
 

@@ -14,6 +14,18 @@ from typing import Any
 import psutil
 
 PATIENCE_SECONDS = 10.0
+# What importing TensorFlow sets for the life of the process.
+LIBRARY_VARIABLES = {
+    "ENABLE_RUNTIME_UPTIME_TELEMETRY",
+    "HDF5_PLUGIN_PATH",
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+    "TF2_BEHAVIOR",
+    "TPU_ML_PLATFORM",
+    "TPU_ML_PLATFORM_VERSION",
+}
+LIBRARY_FILES = ("pytest", "hsperfdata", "__autograph_generated_file")
+LIBRARY_PROCESSES = ("multiprocessing.resource_tracker",)
 # Threads that libraries keep for the life of the process, and that no one can end.
 LIBRARY_THREADS = ("fsspecIO", "asyncio", "tqdm_monitor", "Dummy", "ThreadPoolExecutor", "pymonitor")
 # What the engine of the session may start and end at any time while it runs.
@@ -65,7 +77,7 @@ class Traces:
 def _processes(engine: Any) -> dict[int, str]:
     """Every process of this run but this one; orphans carry the mark too."""
     found = {}
-    allowed = ENGINE_PROCESSES[engine.name] if engine else ()
+    allowed = LIBRARY_PROCESSES + (ENGINE_PROCESSES[engine.name] if engine else ())
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid == os.getpid() or process.environ().get("ORCA_TEST_RUN") != os.environ["ORCA_TEST_RUN"]:
@@ -90,8 +102,10 @@ def _ports() -> set[int]:
 
 def _files() -> set[str]:
     folder = tempfile.gettempdir()
-    return {name for name in os.listdir(folder) if not name.startswith(("pytest", "hsperfdata"))}
+    return {name for name in os.listdir(folder) if not name.startswith(LIBRARY_FILES)}
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {
+        name: value for name, value in os.environ.items() if name not in LIBRARY_VARIABLES | {"PYTEST_CURRENT_TEST"}
+    }

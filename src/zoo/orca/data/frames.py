@@ -136,13 +136,13 @@ def sort(placement: Placement, names: list[Any], ascending: bool) -> Placement:
             known = keys.notna().to_numpy()
             ranges = np.searchsorted(bounds, keys[known].to_numpy(), side="right")
             targets[known] = ranges if ascending else len(bounds) - ranges
-            yield from ((target, shard[targets == target]) for target in np.unique(targets).tolist())
+            for target in np.unique(targets).tolist():
+                yield target, rows.reordered(shard, np.flatnonzero(targets == target))
 
     def combine(target: int, pieces: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        frames = list(pieces)
-        if frames:
-            joined = rows.concat_frames(frames).sort_values(names, ascending=ascending, kind="stable")
-            yield joined.reset_index(drop=True) if isinstance(frames[0].index, pd.RangeIndex) else joined
+        for joined in rows.join(target, pieces):
+            numbered = isinstance(joined.index, pd.RangeIndex)
+            yield joined.sort_values(names, ascending=ascending, kind="stable", ignore_index=numbered)
 
     return placement.exchange(split, count, combine)
 
@@ -205,7 +205,7 @@ class Grouped:
             spec: a dict of column to name ("sum", "mean", "median", ...) or function, or one for all columns.
         """
         names = self._names
-        if not isinstance(spec, dict) or not all(isinstance(how, str) and how in DECOMPOSED for how in spec.values()):
+        if not isinstance(spec, dict) or not all(map(self._is_decomposed, spec.keys(), spec.values())):
             return self._aggregate(self._placement, spec)
         parts = self._placement.map(
             lambda index, shards: (_aggregate(shard, names, spec).reset_index() for shard in shards)
@@ -230,6 +230,9 @@ class Grouped:
     def size(self) -> Any:
         """How many rows each group has, as shards of Series."""
         return self.agg("size")
+
+    def _is_decomposed(self, column: Any, how: Any) -> bool:
+        return isinstance(how, str) and how in DECOMPOSED and column not in self._names
 
     def _aggregate(self, placement: Placement, spec: Any) -> Any:
         """Bring each group into one partition and aggregate there."""

@@ -61,9 +61,15 @@ def by_value(frame: pd.DataFrame, columns: list[Any], count: int) -> Iterator[tu
     targets = _hash_rows(frame, columns) % np.uint64(count)
     order = np.argsort(targets, kind="stable")
     bounds = np.searchsorted(targets[order], np.arange(count + 1, dtype=np.uint64))
-    dealt = frame.iloc[order]
+    dealt = reordered(frame, order)
     for target in range(count):
         yield target, dealt.iloc[bounds[target] : bounds[target + 1]]
+
+
+def reordered(frame: pd.DataFrame, order: np.ndarray) -> pd.DataFrame:
+    """Rows in another order, or a selection of them; numbered rows are numbered anew, other indices are kept."""
+    picked = frame.iloc[order]
+    return picked.reset_index(drop=True) if isinstance(frame.index, pd.RangeIndex) else picked
 
 
 def _hash_rows(frame: pd.DataFrame, columns: list[Any]) -> np.ndarray:

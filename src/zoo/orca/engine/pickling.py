@@ -17,18 +17,24 @@ import cloudpickle
 from zoo.orca.errors import NotPicklableError
 
 
+# Workers that were started before the script set these must still read its s3:// paths.
+FILE_SETTINGS = "AWS_"
+
+
 @dataclass(frozen=True)
 class Packed:
-    """A pickled value, and where the driver finds the modules it may refer to."""
+    """A pickled value, where the driver finds the modules it may refer to, and how the driver reaches its files."""
 
     body: bytes
     path: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
 
     def load(self) -> Any:
         """Unpickle a fresh value; modules beside the driver's script are found if this machine has them."""
         for entry in self.path:
             if entry not in sys.path:
                 sys.path.append(entry)
+        os.environ.update(self.settings)
         return cloudpickle.loads(self.body)
 
     def load_once(self) -> Any:
@@ -43,8 +49,9 @@ def _load_once(packed: Packed) -> Any:
 
 def pack(value: Any, what: str = "the function") -> Packed:
     """Pickle value for the workers, or raise NotPicklableError naming the part that cannot be sent."""
-    path = (os.getcwd() if entry == "" else entry for entry in sys.path)
-    return Packed(dumps(value, what), tuple(path))
+    path = tuple(os.getcwd() if entry == "" else entry for entry in sys.path)
+    settings = tuple((name, value) for name, value in os.environ.items() if name.startswith(FILE_SETTINGS))
+    return Packed(dumps(value, what), path, settings)
 
 
 def dumps(value: Any, what: str) -> bytes:

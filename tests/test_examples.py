@@ -1,0 +1,93 @@
+"""Every example runs on every engine as a user would start it, says what it should, and complains about nothing."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+LINES = {
+    "demo.py": [
+        "Handwritten digits on the {engine} engine",
+        "1797 images in 4 shards: 1355 to learn from, 442 held out",
+        "Training on 2 workers",
+        "learning curve in demo-output/learning-curve-{engine}.png",
+    ],
+    "pandas_on_shards.py": ["4000 trips in 4 shards", "zones: [1, 2, 3, 4, 5]", " Market 7436.50 13.96"],
+    "gang.py": [
+        "rank 1 of 2",
+        "every rank has the same answer: True",
+        "mean 10.0191, spread 2.9941",
+        "rank 1 raised at step 3: row 17 has no label",
+    ],
+}
+
+
+def pytest_generate_tests(metafunc):
+    if "engine_name" in metafunc.fixturenames:
+        metafunc.parametrize("engine_name", metafunc.config.getoption("--engines").split(","))
+
+
+@dataclass
+class Run:
+    code: int
+    stdout: str
+    stderr: str
+    files: dict[str, bytes]
+
+
+@functools.cache
+def run(example: str, engine: str) -> Run:
+    """Run an example in a folder of its own, with no terminal."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-W", "error::DeprecationWarning:__main__", EXAMPLES / example, "--engine", engine],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+        return Run(done.returncode, done.stdout, done.stderr, files)
+
+
+def test_every_example_has_lines_to_expect():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == LINES.keys()
+
+
+@pytest.mark.parametrize("example", LINES)
+def test_example_runs(example, engine_name):
+    done = run(example, engine_name)
+    assert (done.code, done.stderr) == (0, "")
+    said = [line.strip() for line in done.stdout.splitlines()]
+    for line in LINES[example]:
+        assert line.format(engine=engine_name).strip() in said
+    assert "\033" not in done.stdout
+
+
+def test_example_says_the_same_on_every_engine(engine_name):
+    for example in ("gang.py", "pandas_on_shards.py"):
+        assert run(example, engine_name).stdout == run(example, "local").stdout
+
+
+def test_demo_learns_and_draws_the_same_on_every_engine(engine_name):
+    done = run("demo.py", engine_name)
+    (accuracy,) = re.findall(r"accuracy (\d\.\d+) on 442 held-out images", done.stdout)
+    assert float(accuracy) >= 0.9
+    assert f"accuracy {accuracy} " in run("demo.py", "local").stdout
+    assert list(done.files) == [f"demo-output/learning-curve-{engine_name}.png"]
+    assert all(image.startswith(b"\x89PNG") and len(image) > 10_000 for image in done.files.values())
+
+
+def test_demo_names_the_lines_for_the_other_engines(engine_name):
+    lines = re.findall(r"make demo ENGINE=(\w+)", run("demo.py", engine_name).stdout)
+    assert lines == [name for name in ("local", "spark", "ray") if name != engine_name]
