@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import zoo.orca.data.pandas
-from zoo.orca import init_orca_context, stop_orca_context
+from zoo.orca import OrcaContext, init_orca_context, stop_orca_context
 from zoo.orca.data import SharedValue, XShards
 
 CONTEXTS = {"local": "embedded", "spark": "local", "ray": "ray"}
@@ -41,8 +41,9 @@ def with_fare(trips: pd.DataFrame, tariff: SharedValue) -> pd.DataFrame:
 
 def example(folder: Path) -> None:
     write_trips(folder)
-    trips = zoo.orca.data.pandas.read_csv(str(folder))
-    print(f"{len(trips)} trips in {trips.num_partitions()} shards")
+    OrcaContext.pandas_read_backend = "pandas"  # pandas' own arguments and order of files, on Spark too
+    trips = zoo.orca.data.pandas.read_csv(str(folder), dtype={"zone": "int32"})
+    print(f"{len(trips)} trips in {len(trips.collect())} shards of {trips.num_partitions()} partitions")
 
     paid = trips.transform_shard(with_fare, SharedValue((2.5, 1.25))).cache()
     print(paid.head(3))

@@ -37,7 +37,9 @@ def pytest_configure(config):
 def pytest_generate_tests(metafunc):
     if "engine" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--engines").split(",")
-        metafunc.parametrize("engine", [name for name in ENGINES if name in chosen], indirect=True, scope="session")
+        marker = metafunc.definition.get_closest_marker("engines")
+        meant = marker.args if marker else ENGINES
+        metafunc.parametrize("engine", [name for name in meant if name in chosen], indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(items):

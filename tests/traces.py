@@ -14,12 +14,13 @@ from typing import Any
 import psutil
 
 PATIENCE_SECONDS = 10.0
-# What importing TensorFlow sets for the life of the process.
+# What importing TensorFlow and Ray sets for the life of the process.
 LIBRARY_VARIABLES = {
     "ENABLE_RUNTIME_UPTIME_TELEMETRY",
     "HDF5_PLUGIN_PATH",
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
+    "RAY_CLIENT_MODE",
     "TF2_BEHAVIOR",
     "TPU_ML_PLATFORM",
     "TPU_ML_PLATFORM_VERSION",
@@ -27,7 +28,15 @@ LIBRARY_VARIABLES = {
 LIBRARY_FILES = ("pytest", "hsperfdata", "__autograph_generated_file")
 LIBRARY_PROCESSES = ("multiprocessing.resource_tracker",)
 # Threads that libraries keep for the life of the process, and that no one can end.
-LIBRARY_THREADS = ("fsspecIO", "asyncio", "tqdm_monitor", "Dummy", "ThreadPoolExecutor", "pymonitor")
+LIBRARY_THREADS = (
+    "fsspecIO",
+    "asyncio",
+    "tqdm_monitor",
+    "Dummy",
+    "data-usage-metrics",
+    "ThreadPoolExecutor",
+    "pymonitor",
+)
 # What the engine of the session may start and end at any time while it runs.
 ENGINE_PROCESSES = {"spark": ("pyspark",), "ray": ("ray",), "local": ()}
 ENGINE_THREADS = {

@@ -15,6 +15,7 @@ import pytest
 
 from zoo.orca import OrcaContext, init_orca_context, stop_orca_context
 from zoo.orca.context import current_engine, engine_of_spark
+from zoo.orca.engine.java import find_java, make_java_home
 from zoo.orca.engine.session import spark_log_file
 from zoo.orca.engine.spark_settings import Executors, base_conf, k8s_settings, yarn_settings
 from zoo.orca.errors import ContextError, InvalidArgumentError, MissingPackageError, PreconditionError
@@ -144,6 +145,7 @@ class TestStartsAndStops:
             tmp_path,
             *(submit, "--master", "local[1]", "--conf", "spark.my.a=submitted", "--conf", "spark.ui.enabled=false"),
             PYSPARK_PYTHON=sys.executable,
+            JAVA_HOME=str(make_java_home(tmp_path, find_java())),
         )
         assert done.stdout.split() == ["local[1]", "submitted", "ours", "3"], done.stderr
 

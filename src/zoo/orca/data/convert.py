@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from zoo.orca.engine.base import Placement
+from zoo.orca.engine.ray_session import ray_is_running
 from zoo.orca.errors import ContextError, InvalidArgumentError, ShardTypeError
 from zoo.orca.optional import is_instance_of, require
 
@@ -33,13 +34,14 @@ def placement_to_spark_frame(placement: Placement) -> Any:
 
     if not isinstance(placement.engine, SparkEngine):
         placement = SparkEngine(OrcaContext.get_spark_context()).place(placement.fetch())
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    schema = _common_schema(placement)
+    columns = from_arrow_schema(_common_schema(placement))
+    schema = to_arrow_schema(columns)  # as Spark writes them: its times, for one, have microseconds
     blobs = placement.map(lambda index, shards: ([pack(to_arrow(shard).cast(schema))] for shard in shards)).rdd  # type: ignore[attr-defined]
     session = OrcaContext.get_spark_session()
     packed = session.createDataFrame(blobs, f"{BLOB} binary")
-    return packed.mapInArrow(_unpack_batches, from_arrow_schema(schema))
+    return packed.mapInArrow(_unpack_batches, columns)
 
 
 def ray_dataset_to_placement(dataset: Any) -> Placement:
@@ -60,10 +62,9 @@ def placement_to_ray_dataset(placement: Placement) -> Any:
     """A Ray Dataset whose blocks are the shards."""
     from zoo.orca.engine.ray import RayEngine
 
-    ray = require("ray", "A Ray Dataset")
-    data = require("ray.data", "A Ray Dataset")
-    if not ray.is_initialized():
+    if not ray_is_running():
         raise ContextError('a Ray Dataset needs a running Ray. Type: init_orca_context("ray") first.')
+    ray, data = require("ray", "A Ray Dataset"), require("ray.data", "A Ray Dataset")
     if not isinstance(placement.engine, RayEngine):
         placement = RayEngine().place(placement.fetch())
     schema = _common_schema(placement)
@@ -74,7 +75,7 @@ def placement_to_ray_dataset(placement: Placement) -> Any:
 
 
 def to_arrow(shard: Any) -> pa.Table:
-    """A pandas shard as an Arrow table; columns of small arrays become lists."""
+    """A pandas shard as an Arrow table; columns of arrays become lists, nested as deep as the arrays."""
     if isinstance(shard, pd.Series):
         shard = shard.to_frame(shard.name if shard.name is not None else "value")
     if not isinstance(shard, pd.DataFrame):
@@ -82,7 +83,8 @@ def to_arrow(shard: Any) -> pa.Table:
             f"only shards of pandas DataFrames have rows to convert, but there is a {type(shard).__name__}. "
             "Turn each shard into a DataFrame first (transform_shard)."
         )
-    nested = [name for name in shard.columns if shard[name].dtype == object and _holds_arrays(shard[name])]
+    # Arrow takes arrays of one dimension as lists; more dimensions must be nested lists.
+    nested = [name for name in shard.columns if shard[name].dtype == object and _holds_matrices(shard[name])]
     if nested:
         shard = shard.assign(**{name: [np.asarray(value).tolist() for value in shard[name]] for name in nested})
     keeps_index = not isinstance(shard.index, pd.RangeIndex)
@@ -103,8 +105,8 @@ def unpack(blob: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def _holds_arrays(column: pd.Series) -> bool:
-    return len(column) > 0 and isinstance(column.iloc[0], np.ndarray)
+def _holds_matrices(column: pd.Series) -> bool:
+    return len(column) > 0 and isinstance(column.iloc[0], np.ndarray) and column.iloc[0].ndim > 1
 
 
 def _pack_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from typing import Any
 from zoo.orca.data.shard import SparkXShards, XShards
 from zoo.orca.engine.base import deal
 from zoo.orca.engine.lazy import LazyPlacement
+from zoo.orca.engine.ray_session import ray_is_running
 from zoo.orca.errors import PreconditionError, ShardTypeError
 from zoo.orca.optional import require
 
@@ -113,7 +114,7 @@ class RayXShards(XShards):
 
 def _start_ray() -> None:
     """Start the Ray that belongs to the Spark context, unless one runs already."""
-    if not require("ray", "RayXShards").is_initialized():
+    if not ray_is_running():
         from zoo.orca.context import OrcaContext
 
         OrcaContext.get_ray_context()

@@ -279,8 +279,9 @@ class _Gang:
 
     def _raise_launch_failure(self, reason: BaseException) -> None:
         """The engine gave up: let the workers' own words come first, if there are any."""
-        with contextlib.suppress(OSError):
-            self._handle(self.channel.poll(FIRST_CAUSE_SECONDS))
+        deadline = time.monotonic() + FIRST_CAUSE_SECONDS
+        while time.monotonic() < deadline:
+            self._handle(self.channel.poll(POLL_SECONDS))
         if self.failed is not None:
             self._raise_failed(*self.failed)
         if all(member.result for member in self.members):

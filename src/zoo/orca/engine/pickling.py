@@ -16,7 +16,6 @@ import cloudpickle
 
 from zoo.orca.errors import NotPicklableError
 
-
 # Workers that were started before the script set these must still read its s3:// paths.
 FILE_SETTINGS = "AWS_"
 

@@ -148,33 +148,44 @@ class _Job:
         self._pool = pool
         self._processes: set[Process] = set()
         self._stopped = False
+        self._lock = threading.Lock()
 
     def run(self, number: int, task: tuple[Any, ...]) -> None:
         """Run one task in an idle process; a process that dies is replaced and the task tried again."""
         for _ in range(TASK_ATTEMPTS):
             (process,) = self._pool.take(1)
-            self._processes.add(process)
-            try:
-                process.send(("task", *task))
-                outcome = process.receive()
-            except (EOFError, OSError):
-                self._pool.drop(process)
-                if self._stopped:
-                    return
-                continue
-            finally:
-                self._processes.discard(process)
-            self._pool.give_back(process)
+            answered, outcome = self._ask(process, task)
+            if self._stopped:
+                return
             if isinstance(outcome, Failed):
                 raise_worker_error(outcome, f"raised while computing partition {number}")
-            return
+            if answered:
+                return
         raise WorkerLostError(
             f"the process that worked on partition {number} died {TASK_ATTEMPTS} times ({process.end_words()}). "
             "Most often it ran out of memory: use more, smaller shards.",
             (number,),
         )
 
+    def _ask(self, process: Process, task: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Whether the process answered, and what; it goes back to the pool unless it died or was killed."""
+        self._processes.add(process)
+        try:
+            process.send(("task", *task))
+            answered, outcome = True, process.receive()
+        except (EOFError, OSError):
+            answered, outcome = False, None
+        with self._lock:  # `stop` kills under this lock, so a process it killed is never given back
+            self._processes.discard(process)
+            usable = answered and not self._stopped
+        if usable:
+            self._pool.give_back(process)
+        else:
+            self._pool.drop(process)
+        return answered, outcome
+
     def stop(self) -> None:
-        self._stopped = True
-        for process in list(self._processes):
-            process.kill()
+        with self._lock:
+            self._stopped = True
+            for process in self._processes:
+                process.kill()

@@ -181,6 +181,8 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
             "spark.authenticate": "true",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder),
+            # Workers find the modules beside the script, as the driver does.
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
         }
     return values | asked | {"spark.driver.extraJavaOptions": " ".join(java_options).strip()}
 
@@ -218,7 +220,7 @@ def _launch_variables(settings: SparkSettings, folder: Path) -> dict[str, str]:
 
 def _write_log_config(folder: Path, level: str, redirect: bool) -> None:
     config = LOG_CONFIG.format(
-        level=level, also_file=", file" if redirect else "", console_level="ERROR" if redirect else "ALL"
+        level=level, also_file=", file" if redirect else "", console_level="FATAL" if redirect else "ALL"
     )
     if redirect:
         config += LOG_FILE_CONFIG.format(file=folder / "spark.log")

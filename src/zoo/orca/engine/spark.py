@@ -117,8 +117,10 @@ class SparkEngine(Engine):
         """The SparkContext belongs to the context that started it."""
 
     def _wait_for_slots(self, wanted: int) -> int:
-        """Task slots now; executors that are still joining, or being replaced, get some time."""
-        deadline = time.monotonic() + (0 if self.is_local else SLOT_SECONDS)
+        """Task slots now; executors that were asked for and are still joining, or being replaced, get some time."""
+        conf = self.sc.getConf()
+        asked_for = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
+        deadline = time.monotonic() + (SLOT_SECONDS if asked_for >= wanted else 0)
         while (slots := self._slots()) < wanted and time.monotonic() < deadline:
             time.sleep(0.2)
         return slots

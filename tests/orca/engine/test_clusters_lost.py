@@ -1,0 +1,161 @@
+"""Real clusters as processes on loopback: a lost executor and a lost Ray node restart the gang."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from zoo.orca import init_orca_context, stop_orca_context
+from zoo.orca.context import current_engine
+from zoo.orca.engine.gang import GangOptions, run_gang
+from zoo.orca.errors import DynamicAllocationError, NotEnoughSlotsError
+
+
+@pytest.fixture
+def stopped():
+    yield
+    stop_orca_context()
+
+
+def wait_for_nodes(engine, count):
+    deadline = time.monotonic() + 60
+    while engine.nodes < count and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def test_a_standalone_cluster_loses_an_executor(stopped, in_folder):
+    init_orca_context("standalone", cores=1, memory="512m", num_nodes=2)
+    engine = current_engine()
+    assert engine.name == "spark"
+    wait_for_nodes(engine, 2)
+    assert (engine.nodes, engine.cores) == (2, 2)
+
+    def lose_an_executor(worker):
+        worker.barrier()
+        if worker.rank == 1 and worker.attempt == 0:
+            executor = psutil.Process()
+            while "CoarseGrainedExecutorBackend" not in " ".join(executor.cmdline()):
+                executor = executor.parent()
+            executor.send_signal(signal.SIGKILL)
+        if worker.attempt == 0:
+            time.sleep(60)
+        worker.barrier()
+        return worker.attempt, worker.peers[worker.rank], list(worker.shards)
+
+    placed = engine.place([["a"], ["b"], ["c"]])
+    results = run_gang(engine, lose_an_executor, 2, data=placed, options=GangOptions(max_failures=2))
+    assert [attempt > 0 for attempt, _, _ in results] == [True, True]
+    assert [shards for _, _, shards in results] == [[(0, "a"), (1, "b")], [(2, "c")]]
+    with pytest.raises(NotEnoughSlotsError, match="3 workers must run at once"):
+        run_gang(engine, lambda worker: worker.rank, 3)
+
+
+def test_dynamic_allocation_is_refused_at_once(stopped, in_folder):
+    init_orca_context(
+        "standalone", cores=1, memory="512m", num_nodes=1, conf={"spark.dynamicAllocation.enabled": "true"}
+    )
+    started = time.monotonic()
+    with pytest.raises(DynamicAllocationError, match=r"spark.dynamicAllocation.enabled=false, but it is true"):
+        run_gang(current_engine(), lambda worker: worker.rank, 1)
+    assert time.monotonic() - started < 60
+
+
+def free_port():
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        return reserved.getsockname()[1]
+
+
+class RayNode:
+    """A `ray start` of the test's own, as a process on loopback."""
+
+    def __init__(self, *arguments: str):
+        command = [Path(sys.executable).with_name("ray"), "start", *arguments, "--num-cpus=2", "--block"]
+        patient = {"RAY_raylet_start_wait_time_s": "60", "RAY_USAGE_STATS_ENABLED": "0"}
+        self.process = subprocess.Popen(
+            command, env=os.environ | patient, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while "Ray runtime started" not in self.process.stdout.readline():
+            assert self.process.poll() is None, "ray start failed"
+
+    def kill(self) -> None:
+        tree = [self.process, *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in tree:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait()
+        self.process.stdout.close()
+        psutil.wait_procs(tree[1:], timeout=10)
+
+
+@pytest.fixture
+def ray_cluster(monkeypatch):
+    """A head and two nodes with two CPUs each; gives the address."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    folder = Path(os.environ["TMPDIR"]) / "rc"
+    folder.mkdir()
+    port = free_port()
+    head = RayNode(
+        "--head",
+        "--include-dashboard=false",
+        "--node-ip-address=127.0.0.1",
+        f"--port={port}",
+        f"--temp-dir={folder / 'head'}",
+        "--disable-usage-stats",
+    )
+    nodes = []
+    try:
+        nodes = [RayNode(f"--address=127.0.0.1:{port}", "--disable-usage-stats") for _ in range(2)]
+        yield f"127.0.0.1:{port}"
+    finally:
+        for node in [*nodes, head]:
+            if node.process.poll() is None:
+                node.kill()
+        shutil.rmtree(folder)
+
+
+def test_a_ray_cluster_loses_a_node(ray_cluster, stopped, in_folder):
+    address = ray_cluster
+    init_orca_context("ray", address=address)
+    engine = current_engine()
+    wait_for_nodes(engine, 3)
+    assert (engine.nodes, engine.cores) == (3, 6)
+
+    def whereabouts(worker):
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
+
+    assert len(set(run_gang(engine, whereabouts, 6))) == 3
+
+    def lose_a_node(worker, head):
+        homes = worker.all_gather(whereabouts(worker))
+        doomed = next(rank for rank, home in enumerate(homes) if home != head)
+        if worker.rank == doomed and worker.attempt == 0:
+            os.kill(os.getppid(), signal.SIGKILL)  # the raylet of this node
+            os.kill(os.getpid(), signal.SIGKILL)
+        worker.barrier()
+        return worker.attempt, list(worker.shards)
+
+    import ray
+
+    placed = engine.place([["a"], ["b"]])
+    head = ray.get_runtime_context().get_node_id()
+    results = run_gang(engine, lose_a_node, 4, head, data=placed, options=GangOptions(max_failures=3))
+    assert {attempt > 0 for attempt, _ in results} == {True}
+    assert [shards for _, shards in results] == [[(0, "a")], [(1, "b")], [], []]
+    deadline = time.monotonic() + 60
+    while engine.nodes > 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert engine.nodes == 2
