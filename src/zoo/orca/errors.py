@@ -89,6 +89,10 @@ class WorkerLostError(OrcaError, RuntimeError):
         return type(self), (self.args[0], self.ranks)
 
 
+class ShardsLostError(WorkerLostError):
+    """Shards went with the process that kept them, again and again while they were computed anew."""
+
+
 class GangStalledError(OrcaError, TimeoutError):
     """Workers said nothing for too long; `stacks` holds every rank's Python stack."""
 

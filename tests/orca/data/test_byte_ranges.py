@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from zoo.orca.data.pandas import blocks
+from zoo.orca.data.pandas import arrow_csv, blocks
 from zoo.orca.data.pandas.byte_ranges import (
     Survey,
     line_end,
@@ -26,7 +26,7 @@ from zoo.orca.data.pandas.csv_reader import CsvReader
 from zoo.orca.data.pandas.dtypes import agree, kinds_of
 from zoo.orca.data.pandas.source import MemorySource
 
-TEXTS = st.text(st.sampled_from('ab"\n\r,; é世0'), max_size=6)
+TEXTS = st.text(st.sampled_from('ab"\n,; é世0'), max_size=6)  # a bare \r makes pandas itself take all memory
 PLAIN = st.text(st.sampled_from("ab0 é世"), max_size=4)
 COLUMNS = st.sampled_from(
     [
@@ -54,6 +54,19 @@ def csv_files(draw: st.DrawFn) -> bytes:
     frame.to_csv(text, index=False, quoting=quoting, lineterminator=draw(st.sampled_from(["\n", "\r\n"])))
     data = text.getvalue().encode()
     return data.rstrip(b"\r\n") if draw(st.booleans()) else data
+
+
+@pytest.fixture(params=["pandas", "arrow"], autouse=True)
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small blocks by pandas, as they are read, and by Arrow, as large ones are."""
+    if request.param == "arrow":
+        monkeypatch.setattr(arrow_csv, "SMALL_BYTES", 0)
+    return request.param
+
+
+def assert_same(read: pd.DataFrame, whole: pd.DataFrame) -> None:
+    """Equal but for what pandas' parser cuts off floats of 17 digits; Arrow rounds them right."""
+    assert_frame_equal(read, whole.reset_index(drop=True), rtol=2e-14, atol=0)
 
 
 def read_in_blocks(path: Path, size: int, **arguments: object) -> pd.DataFrame:
@@ -84,7 +97,7 @@ def test_blocks_of_any_size_together_are_the_whole_file(tmp_path: Path, data: by
         whole = pd.read_csv(path, low_memory=False)
     except (pd.errors.EmptyDataError, pd.errors.ParserError):  # a bare \r ahead of a blank trips pandas itself
         return
-    assert_frame_equal(read_in_blocks(path, size), whole.reset_index(drop=True))
+    assert_same(read_in_blocks(path, size), whole)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,7 +109,7 @@ def test_quotes_in_odd_places_are_read_as_pandas_reads_them(tmp_path: Path, line
         whole = pd.read_csv(path, low_memory=False)
     except pd.errors.ParserError:
         return
-    assert_frame_equal(read_in_blocks(path, size), whole.reset_index(drop=True))
+    assert_same(read_in_blocks(path, size), whole)
 
 
 def test_a_large_block_size_leaves_the_file_whole(tmp_path: Path) -> None:
@@ -133,7 +146,7 @@ def test_pandas_arguments_mean_the_same_in_blocks(tmp_path: Path, arguments: dic
     frame = pd.DataFrame({"a": range(20), "b": np.arange(20) / 4, "c": pd.date_range("2020", periods=20).astype(str)})
     frame.to_csv(path, index=False)
     whole = pd.read_csv(path, **arguments)  # type: ignore[call-overload]
-    assert_frame_equal(read_in_blocks(path, 50, **arguments), whole.reset_index(drop=True))
+    assert_same(read_in_blocks(path, 50, **arguments), whole)
 
 
 def test_leading_zeros_survive_where_another_block_has_text(tmp_path: Path) -> None:
@@ -179,3 +192,43 @@ def test_a_quote_inside_a_field_stops_the_counting() -> None:
     assert not survey(b'5" wide,b\n', b"\n", b'"', b",").sound_outside
     assert quoted_cuts([Survey(1, True, True), Survey(1, True, False)]) is None
     assert quoted_cuts([Survey(1, True, True), Survey(1, False, True), Survey(0, True, True)]) == [False, True, False]
+
+
+WORDS = [
+    *("1", "-2", "+3", "007", "1.5", "1e5", ".5", "5.", " 4", "4 ", "1_000", "0x1A", "inf", "-Infinity"),
+    *("99999999999999999999", "18446744073709551615", "NA", "", "nan", "None", "x", "é", "2020-01-01"),
+    *("True", "FALSE", "true"),
+]
+PLAIN_FILES = st.builds(
+    lambda header, rows, sep, end: (sep.join(header) + "\n" + "\n".join(sep.join(row) for row in rows) + end).encode(),
+    st.lists(st.sampled_from(["a", "b", "a", "c d", ""]), min_size=3, max_size=3),
+    st.lists(
+        st.lists(
+            st.sampled_from(WORDS),
+            min_size=3,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from(["", "\n", "\n\n"]),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=PLAIN_FILES, sample=st.integers(1, 4))
+def test_plain_values_mean_the_same_to_both_parsers(tmp_path: Path, parser: str, data: bytes, sample: int) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_bytes(data)
+    separator = data[: data.find(b"\n")].decode().strip("abcd ")[:1] or ","
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow_csv, "SAMPLE_ROWS", sample)
+        try:
+            whole = pd.read_csv(path, sep=separator, low_memory=False)
+        except pd.errors.ParserError:
+            with pytest.raises(pd.errors.ParserError):
+                CsvReader({"sep": separator}).read(blocks.Block(str(path), 0, len(data)))
+            return
+        read = CsvReader({"sep": separator}).read(blocks.Block(str(path), 0, len(data)))
+    assert_frame_equal(read, whole, rtol=2e-14, atol=0)

@@ -51,7 +51,7 @@ def unique(placement: Placement) -> np.ndarray:
                 )
             yield shard.drop_duplicates()
 
-    found = [series for partition in placement.map(distinct).fetch() for series in partition]
+    found = [series for partition in placement.map(distinct, changes=False).fetch() for series in partition]
     return np.asarray(pd.concat(found).unique()) if found else np.array([])
 
 
@@ -66,13 +66,13 @@ def head(placement: Placement, count: int) -> pd.DataFrame:
             if not wanted:
                 return
 
-    found = [frame for partition in placement.map(first_rows).fetch() for frame in partition]
+    found = [frame for partition in placement.map(first_rows, changes=False).fetch() for frame in partition]
     return rows.concat_frames(found).head(count) if found else pd.DataFrame()
 
 
 def describe(placement: Placement) -> pd.DataFrame:
     """Count, mean, standard deviation, least, quartiles and greatest of every numeric column, over all rows."""
-    parts = [part for partition in placement.map(_summaries).fetch() for part in partition]
+    parts = [part for partition in placement.map(_summaries, changes=False).fetch() for part in partition]
     columns = list(dict.fromkeys(name for part in parts for name in part))
     return pd.DataFrame({name: _describe_column([part[name] for part in parts if name in part]) for name in columns})
 
@@ -156,7 +156,7 @@ def _range_bounds(placement: Placement, name: Any, count: int, samples: int = 20
             if len(ordered):
                 yield ordered[np.linspace(0, len(ordered) - 1, min(samples, len(ordered))).astype(int)]
 
-    parts = [part for partition in placement.map(sample).fetch() for part in partition]
+    parts = [part for partition in placement.map(sample, changes=False).fetch() for part in partition]
     if not parts or count == 1:
         return np.array([])
     ordered = np.sort(np.concatenate(parts))

@@ -15,7 +15,7 @@ from zoo.orca.engine.base import Placement, deal
 
 def fetch_facts(placement: Placement, fact: Callable[[Any], Any]) -> list[list[Any]]:
     """A small fact about each shard, by partition."""
-    return placement.map(lambda index, shards: (fact(shard) for shard in shards)).fetch()
+    return placement.map(lambda index, shards: (fact(shard) for shard in shards), changes=False).fetch()
 
 
 def repartition(placement: Placement, count: int) -> Placement:

@@ -229,7 +229,8 @@ class XShards:
     def __getitem__(self, key: Any) -> XShards:
         """`shard[key]` of every shard, computed when needed."""
         return XShards.from_placement(
-            self.placement.map(lambda index, shards: (rows.select(shard, key) for shard in shards)), transient=True
+            self.placement.map(lambda index, shards: (rows.select(shard, key) for shard in shards), changes=False),
+            transient=True,
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -277,6 +278,8 @@ class XShards:
 
     def _follow(self, placement: Placement) -> XShards:
         """New XShards made from these, which are uncached unless the user cached them."""
+        if self.eager and not self.user_cached:
+            self.placement.give_up()
         result = XShards.from_placement(placement)
         self._uncache_unless_users()
         return result

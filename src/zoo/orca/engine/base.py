@@ -24,8 +24,10 @@ class Placement(ABC):
     num_partitions: int
 
     @abstractmethod
-    def map(self, fn: MapFunction) -> Placement:
-        """Every partition i becomes what `fn(i, shards)` yields. `fn` runs where the partition lies."""
+    def map(self, fn: MapFunction, changes: bool = True) -> Placement:
+        """Every partition i becomes what `fn(i, shards)` yields. `fn` runs where the partition lies.
+
+        With `changes=False` it promises not to change the shards in place, which may spare a copy."""
 
     @abstractmethod
     def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Iterable[Any]]) -> Placement:
@@ -43,6 +45,9 @@ class Placement(ABC):
     @abstractmethod
     def unpersist(self) -> None:
         """Give up what `persist` kept; it can still be computed again."""
+
+    def give_up(self) -> None:  # noqa: B027 - an engine that cannot use it does nothing
+        """Say that what is computed next from this may use its shards up: they are unpersisted right afterwards."""
 
     @property
     @abstractmethod

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from zoo.orca.engine.base import CombineFunction, Engine, MapFunction, Placement, SplitFunction, deal
 from zoo.orca.engine.pickling import Packed, pack
 from zoo.orca.engine.recipe import Combined, Mapped, Pieces, Recipe, Stored, Zipped
+from zoo.orca.errors import ShardsLostError
+
+LOSSES = 2
+logger = logging.getLogger("zoo.orca")
+Result = TypeVar("Result")
 
 
 class LazyEngine(Engine):
@@ -17,6 +23,10 @@ class LazyEngine(Engine):
     @abstractmethod
     def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
         """Compute every partition and keep its shards, until the result is dropped."""
+
+    @abstractmethod
+    def load(self, recipes: Sequence[Recipe]) -> list[list[Any]]:
+        """Compute every partition and bring its shards to the driver."""
 
     @abstractmethod
     def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
@@ -28,7 +38,7 @@ class LazyEngine(Engine):
 
     def deal_recipes(self, data: Placement | None, num_workers: int) -> list[list[tuple[int, Recipe]]]:
         """The (partition, recipe) pairs of each rank."""
-        recipes = data.recipes() if isinstance(data, LazyPlacement) else []
+        recipes = _surviving(data.recipes) if isinstance(data, LazyPlacement) else []
         return [[(index, recipes[index]) for index in mine] for mine in deal(len(recipes), num_workers)]
 
 
@@ -42,11 +52,12 @@ class LazyPlacement(Placement):
         self.num_partitions = num_partitions
         self._make = make
         self._persisted = False
+        self._given_up = False
         self._stored: list[Stored] | None = None
 
-    def map(self, fn: MapFunction) -> LazyPlacement:
+    def map(self, fn: MapFunction, changes: bool = True) -> LazyPlacement:
         function = pack(fn)
-        return LazyPlacement(self.engine, self.num_partitions, lambda: self._mapped(function))
+        return LazyPlacement(self.engine, self.num_partitions, lambda: self._mapped(function, changes))
 
     def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Any]) -> LazyPlacement:
         function = pack(fn)
@@ -63,7 +74,7 @@ class LazyPlacement(Placement):
 
         def make() -> list[Recipe]:
             if not sources:  # computing again what was uncached needs no second exchange
-                sources.extend(self.engine.split(self._mapped(splitter), num_partitions))
+                sources.extend(self.engine.split(self._mapped(splitter, changes=False), num_partitions))
             return [Combined(combiner, target, tuple(sources)) for target in range(num_partitions)]
 
         return LazyPlacement(self.engine, num_partitions, make)
@@ -72,32 +83,51 @@ class LazyPlacement(Placement):
         self._persisted = True
 
     def unpersist(self) -> None:
-        self._persisted = False
+        self._persisted = self._given_up = False
         self._stored = None
+
+    def give_up(self) -> None:
+        self._given_up = True
 
     @property
     def is_persisted(self) -> bool:
         return self._persisted
 
     def compute(self) -> None:
-        recipes = self.recipes()
-        if not self._persisted:
-            self.engine.consume(recipes)
+        def run() -> None:
+            recipes = self.recipes()
+            if not self._persisted:
+                self.engine.consume(recipes)
+
+        _surviving(run)
 
     def fetch(self) -> list[list[Any]]:
-        recipes = self.recipes()
-        stored = recipes if all(isinstance(each, Stored) for each in recipes) else self.engine.store(recipes)
-        return [list(each.shards()) for each in stored]
+        return _surviving(lambda: self.engine.load(self.recipes()))
 
     def recipes(self) -> Sequence[Recipe]:
-        """How to get each partition; what is to be kept is computed and stored first."""
-        if self._stored is not None:
-            return self._stored
+        """How to get each partition; what is to be kept, or was and is lost, is computed and stored first."""
+        if self._stored is not None and not any(stored.is_lost for stored in self._stored):
+            return self._take_stored() if self._given_up else self._stored
         recipes = self._make()
         if not self._persisted:
             return recipes
         self._stored = self.engine.store(recipes)
         return self._stored
 
-    def _mapped(self, function: Packed) -> list[Recipe]:
-        return [Mapped(function, index, source) for index, source in enumerate(self.recipes())]
+    def _take_stored(self) -> Sequence[Recipe]:
+        """The shards for their last reader, who need not copy them; after that they are gone."""
+        taken, self._stored, self._given_up = self._stored or [], None, False
+        return [stored.last_read() for stored in taken]
+
+    def _mapped(self, function: Packed, changes: bool) -> list[Recipe]:
+        return [Mapped(function, index, source, changes) for index, source in enumerate(self.recipes())]
+
+
+def _surviving(action: Callable[[], Result]) -> Result:
+    """Do it again from what it was made of when shards are lost with the process that kept them."""
+    for _ in range(LOSSES):
+        try:
+            return action()
+        except ShardsLostError as lost:
+            logger.warning("%s They are computed again.", lost)
+    return action()

@@ -1,7 +1,8 @@
 """The embedded engine: processes on this machine, no JVM, nothing to start by hand.
 
-Partitions lie in files of a temporary folder (`store.py`); a pool of spawned processes (`pool.py`) maps functions over
-them and sits in gangs.
+A pool of spawned processes (`pool.py`) maps functions over partitions and sits in gangs. A partition stays in the
+memory of the process that computed it (`shelf.py`), where the next function finds it without a detour, and lies in a
+file of a temporary folder (`store.py`) as soon as another process needs it or memory is short.
 """
 
 from __future__ import annotations
@@ -12,22 +13,28 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from zoo.orca.engine.base import Launch, Placement, Seat
 from zoo.orca.engine.lazy import LazyEngine, LazyPlacement
-from zoo.orca.engine.pool import Pool, Process
+from zoo.orca.engine.pool import Pool, Process, Task
 from zoo.orca.engine.recipe import Pieces, Recipe, Stored
-from zoo.orca.engine.store import read_pieces, read_shards, write_pieces, write_shards
+from zoo.orca.engine.shelf import SHELF
+from zoo.orca.engine.store import read_pieces, read_shards, write_shards
 from zoo.orca.errors import InvalidArgumentError
-
-Write = Callable[[Path, Iterable[Any]], int]
 
 
 class LocalEngine(LazyEngine):
     """Runs everything in processes of this machine, `cores` at once.
+
+    Args:
+        memory: how many bytes of shards the processes may keep in memory, all together; what is over lies in files.
+            Half of what is free by default.
 
     Example:
         >>> with LocalEngine(cores=2) as engine:
@@ -37,11 +44,12 @@ class LocalEngine(LazyEngine):
 
     name = "local"
 
-    def __init__(self, cores: int | None = None):
+    def __init__(self, cores: int | None = None, memory: int | None = None):
         if cores is not None and cores < 1:
             raise InvalidArgumentError(f"cores must be at least 1, but is {cores}.")
         self._cores = cores or len(os.sched_getaffinity(0))
-        self._pool = Pool(self._cores)
+        total = psutil.virtual_memory().available // 2 if memory is None else memory
+        self._pool = Pool(self._cores, budget=total // self._cores)
         self._folder = Path(tempfile.mkdtemp(prefix="orca-local-"))
         self._numbers = itertools.count()
         self._finalizer = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -88,27 +96,62 @@ class LocalEngine(LazyEngine):
 
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
         dealt = self.deal_recipes(data, len(seats))
+        self._move_to_files(stored for mine in dealt for _, recipe in mine for stored in recipe.stored())
         processes = self._pool.take(len(seats))
         for seat, process, mine in zip(seats, processes, dealt, strict=True):
-            process.send(("sit", seat, mine))
+            process.send("sit", seat, mine)
         return LocalLaunch(self._pool, processes, keep=dealt)
 
     def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
         stored = [StoredFile(self._new_file()) for _ in recipes]
-        self._pool.run([(write_shards, each, kept.file) for each, kept in zip(recipes, stored, strict=True)])
+        tasks = self._run("keep", recipes, stored)
+        for each, task in zip(stored, tasks, strict=True):
+            if task.answer and task.process is not None:
+                each.keep_in(task.process)
         return list(stored)
+
+    def load(self, recipes: Sequence[Recipe]) -> list[list[Any]]:
+        files: Sequence[Any] = recipes
+        if all(isinstance(each, StoredFile) for each in recipes):
+            self._move_to_files(stored for each in recipes for stored in each.stored())
+        else:
+            files = [StoredFile(self._new_file()) for _ in recipes]
+            self._run("store", recipes, files)
+        return [list(read_shards(each.file)) for each in files]
 
     def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
         pieces = [PieceFile(self._new_file()) for _ in recipes]
-        self._pool.run([(write_pieces, each, kept.file) for each, kept in zip(recipes, pieces, strict=True)])
+        self._run("split", recipes, pieces)
         return list(pieces)
 
     def consume(self, recipes: Sequence[Recipe]) -> None:
-        self._pool.run([(None, each, None) for each in recipes])
+        self._run("consume", recipes, [None] * len(recipes))
 
     def close(self) -> None:
         self._pool.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, work: str, recipes: Sequence[Recipe], results: Sequence[_OwnedFile | None]) -> list[Task]:
+        """Compute partitions, each where the shards it needs are kept."""
+        tasks = []
+        for number, (recipe, result) in enumerate(zip(recipes, results, strict=True)):
+            kept = [stored for stored in recipe.stored() if isinstance(stored, StoredFile) and stored.owner]
+            only = kept[0].owner if kept else None
+            self._move_to_files(stored for stored in kept if stored.owner is not only)
+            tasks.append(Task((work, recipe, result and result.file), number, only))
+        self._pool.run(tasks)
+        return tasks
+
+    def _move_to_files(self, stored: Iterable[Stored]) -> None:
+        """Let every process read what some keep in memory."""
+        by_owner: dict[Process, list[StoredFile]] = {}
+        for each in stored:
+            if isinstance(each, StoredFile) and each.owner is not None:
+                by_owner.setdefault(each.owner, []).append(each)
+        self._pool.run([Task(("move", [e.file for e in kept]), only=owner) for owner, kept in by_owner.items()])
+        for kept in by_owner.values():
+            for each in kept:
+                each.owner = None
 
     def _new_file(self) -> Path:
         self._folder.mkdir(exist_ok=True)
@@ -133,10 +176,37 @@ def _borrow(kind: type[_OwnedFile], file: Path) -> _OwnedFile:
 
 
 class StoredFile(_OwnedFile, Stored):
-    """Shards in a file."""
+    """Shards in a file, or in the memory of the process that computed them until another one needs them."""
 
-    def shards(self) -> Iterator[Any]:
-        return read_shards(self.file)
+    owner: Process | None = None
+
+    def keep_in(self, process: Process) -> None:
+        self.owner = process
+        weakref.finalize(self, process.drop_later, self.file)
+
+    @property
+    def is_lost(self) -> bool:
+        return self.owner is not None and not self.owner.alive
+
+    def last_read(self) -> Recipe:
+        return LastRead(self)
+
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
+        kept = SHELF.shards(self.file, borrow)
+        return read_shards(self.file) if kept is None else kept
+
+
+@dataclass(frozen=True)
+class LastRead(Recipe):
+    """Stored shards that are read for the last time: what is kept of them is handed over instead of copied."""
+
+    source: StoredFile
+
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
+        return self.source.shards(borrow=True)
+
+    def stored(self) -> Iterator[Stored]:
+        yield self.source
 
 
 class PieceFile(_OwnedFile, Pieces):

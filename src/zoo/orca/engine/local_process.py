@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,15 @@ import cloudpickle
 
 from zoo.orca.engine.base import Seat
 from zoo.orca.engine.recipe import Recipe, dealt_shards
+from zoo.orca.engine.shelf import SHELF
+from zoo.orca.engine.store import write_pieces, write_shards
 from zoo.orca.engine.worker import describe_failure, sit
 
 
 def main(descriptor: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver answers Ctrl-C and ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver answers Ctrl-C and interrupts its processes
+    signal.signal(signal.SIGUSR1, _Work.interrupt)
+    threading.Thread(target=_end_with_driver, args=(descriptor,), name="orca-driver", daemon=True).start()
     with Connection(descriptor) as connection:
         while True:
             try:
@@ -27,12 +34,39 @@ def main(descriptor: int) -> None:
             connection.send_bytes(cloudpickle.dumps(_answer(request)))
 
 
+def _end_with_driver(descriptor: int) -> None:
+    """A function may run for hours; when the driver is gone, nobody wants what it returns."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # tells only the end of the connection
+    poll.poll()
+    os._exit(1)
+
+
+class Interrupted(BaseException):
+    """The driver wants no answer any more."""
+
+
+class _Work:
+    """Whether a request is being worked on, so that an interruption that comes late hits nothing."""
+
+    is_on = False
+
+    @classmethod
+    def interrupt(cls, *_: object) -> None:
+        if cls.is_on:
+            raise Interrupted("another partition failed")
+
+
 def _answer(request: bytes) -> Any:
     try:
-        kind, *rest = cloudpickle.loads(request)
+        dropped, kind, *rest = cloudpickle.loads(request)
+        SHELF.drop(dropped)
+        _Work.is_on = kind != "sit"  # a gang's worker is ended by its engine
         return _WORK[kind](*rest)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, Interrupted) as error:
         return describe_failure(error, None)
+    finally:
+        _Work.is_on = False
 
 
 def _sit(seat: Seat, dealt: list[tuple[int, Recipe]]) -> str:
@@ -40,14 +74,32 @@ def _sit(seat: Seat, dealt: list[tuple[int, Recipe]]) -> str:
     return "free"
 
 
-def _task(write: Callable[[Path, Iterator[Any]], int] | None, recipe: Recipe, file: Path) -> int:
-    """Compute a partition into a file, or (with no way to write) only to see its errors."""
-    if write is None:
-        return sum(1 for _ in recipe.shards())
-    return write(file, recipe.shards())
+def _keep(recipe: Recipe, file: Path) -> bool:
+    """Whether the partition is kept in memory; else it is in the file."""
+    return SHELF.keep(file, recipe.shards(borrow=True))
 
 
-_WORK: dict[str, Callable[..., Any]] = {"sit": _sit, "task": _task}
+def _store(recipe: Recipe, file: Path) -> int:
+    return write_shards(file, recipe.shards(borrow=True))
+
+
+def _split(recipe: Recipe, file: Path) -> int:
+    return write_pieces(file, recipe.shards(borrow=True))
+
+
+def _consume(recipe: Recipe, file: Path) -> int:
+    return sum(1 for _ in recipe.shards(borrow=True))
+
+
+_WORK: dict[str, Callable[..., Any]] = {
+    "sit": _sit,
+    "keep": _keep,
+    "store": _store,
+    "split": _split,
+    "consume": _consume,
+    "move": SHELF.move_to_files,
+}
 
 if __name__ == "__main__":
+    SHELF.budget = int(sys.argv[2])
     main(int(sys.argv[1]))

@@ -6,13 +6,18 @@ A process is started as a fresh interpreter (`python -m zoo.orca.engine.local_pr
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from multiprocessing.connection import Pipe
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe, wait
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -20,20 +25,23 @@ import psutil
 
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
-from zoo.orca.errors import WorkerLostError
+from zoo.orca.errors import ShardsLostError, WorkerLostError
 
 TASK_ATTEMPTS = 3
+BUSY_SECONDS = 0.01
+INTERRUPT_SECONDS = 2.0
 
 
 class Process:
-    """One process of the pool."""
+    """One process of the pool; it may keep shards in its memory."""
 
-    def __init__(self) -> None:
-        self._connection, theirs = Pipe(duplex=True)
+    def __init__(self, budget: int) -> None:
+        self.connection, theirs = Pipe(duplex=True)
+        self._dropped: list[Path] = []
         path = os.pathsep.join(entry for entry in sys.path if entry)
         # One thread a process unless the user said otherwise: processes are the unit of parallel work here.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno())],
+            [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno()), str(budget)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path},
@@ -48,21 +56,41 @@ class Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, message: Any) -> None:
-        self._connection.send_bytes(cloudpickle.dumps(message))
+    def send(self, *message: Any) -> None:
+        dropped, self._dropped = self._dropped, []
+        self.connection.send_bytes(cloudpickle.dumps((dropped, *message)))
 
     def receive(self) -> Any:
-        return cloudpickle.loads(self._connection.recv_bytes())
+        return cloudpickle.loads(self.connection.recv_bytes())
+
+    def drop_later(self, file: Path) -> None:
+        """What is kept for the file is dropped with the next message: this may be called at any moment."""
+        self._dropped.append(file)
 
     def is_free(self, grace: float) -> bool:
         """Whether the process leaves its seat in good order within `grace` seconds and can be used again."""
         try:
-            return self._connection.poll(grace) and self.receive() == "free"
+            return self.connection.poll(grace) and self.receive() == "free"
         except (EOFError, OSError):
             return False
 
+    def interrupt(self) -> None:
+        """Let the function that runs there end with an exception."""
+        if self.alive:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def answers_by(self, deadline: float) -> bool:
+        """Whether the process answers in time, whatever it says."""
+        try:
+            if not self.connection.poll(max(0.0, deadline - time.monotonic())):
+                return False
+            self.connection.recv_bytes()
+        except (EOFError, OSError):
+            return False
+        return True
+
     def kill(self) -> None:
-        """End the process and whatever it started; who waits for its answer sees the connection end."""
+        """End the process and whatever it started."""
         if self.alive:
             for child in _children(self.pid):
                 child.kill()
@@ -71,7 +99,7 @@ class Process:
     def end(self) -> None:
         self.kill()
         self._process.wait()
-        self._connection.close()
+        self.connection.close()
 
     def end_words(self) -> str:
         code = self._process.poll()
@@ -85,11 +113,24 @@ def _children(pid: int) -> list[psutil.Process]:
         return []
 
 
+@dataclass
+class Task:
+    """A message for a process, and the one process that can do it, if only one can."""
+
+    message: tuple[Any, ...]
+    number: int = 0
+    only: Process | None = None
+    process: Process | None = None
+    answer: Any = None
+    deaths: int = 0
+
+
 class Pool:
     """Processes that are idle or busy; `run` keeps as many busy as there are cores."""
 
-    def __init__(self, cores: int):
+    def __init__(self, cores: int, budget: int):
         self._cores = cores
+        self._budget = budget
         self._idle: list[Process] = []
         self._busy: set[Process] = set()
         self._lock = threading.Lock()
@@ -100,11 +141,20 @@ class Pool:
             return {process.pid for process in [*self._idle, *self._busy]}
 
     def take(self, count: int) -> list[Process]:
+        """Idle processes, and new ones where they do not suffice."""
         with self._lock:
-            taken = [self._idle.pop() for _ in range(min(count, len(self._idle)))]
-            taken += [Process() for _ in range(count - len(taken))]
+            taken = [self._idle.pop(0) for _ in range(min(count, len(self._idle)))]
+            taken += [Process(self._budget) for _ in range(count - len(taken))]
             self._busy.update(taken)
         return taken
+
+    def _take_this(self, process: Process) -> bool:
+        with self._lock:
+            if process not in self._idle:
+                return False
+            self._idle.remove(process)
+            self._busy.add(process)
+        return True
 
     def give_back(self, process: Process) -> None:
         with self._lock:
@@ -116,20 +166,73 @@ class Pool:
             self._busy.discard(process)
         process.end()
 
-    def run(self, tasks: Sequence[tuple[Any, ...]]) -> None:
-        """Run tasks, as many at once as there are cores; the first failure ends the others and is raised."""
-        if not tasks:
-            return
-        job = _Job(self)
-        with ThreadPoolExecutor(min(self._cores, len(tasks)), thread_name_prefix="orca-local") as threads:
-            futures = [threads.submit(job.run, number, task) for number, task in enumerate(tasks)]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                job.stop()
-                raise
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Do the tasks, as many at once as there are cores; the first failure ends the others and is raised."""
+        waiting: dict[Process | None, deque[Task]] = {}
+        for task in tasks:
+            waiting.setdefault(task.only, deque()).append(task)
+        working: dict[Any, Task] = {}
+        try:
+            while working or any(waiting.values()):
+                self._start_what_can_be(waiting, working)
+                if not working:
+                    time.sleep(BUSY_SECONDS)  # another thread's job has the process that is needed
+                for connection in wait(list(working)):
+                    task = working.pop(connection)
+                    if not self._finish(task):
+                        waiting.setdefault(task.only, deque()).appendleft(task)
+        except BaseException:
+            self._stop([task.process for task in working.values() if task.process])
+            raise
+
+    def _start_what_can_be(self, waiting: dict[Process | None, deque[Task]], working: dict[Any, Task]) -> None:
+        for only, queue in waiting.items():
+            while queue and len(working) < self._cores and (process := self._process_for(only)):
+                task = queue.popleft()
+                task.process = process
+                working[process.connection] = task
+                with contextlib.suppress(OSError):  # it is dead, which reading from it will show
+                    process.send(*task.message)
+
+    def _process_for(self, only: Process | None) -> Process | None:
+        if only is None:
+            return self.take(1)[0]
+        if not only.alive:
+            raise ShardsLostError(f"shards were lost with the process that kept them ({only.end_words()}).")
+        return only if self._take_this(only) else None
+
+    def _finish(self, task: Task) -> bool:
+        """Whether the task is done; if its process died, it is to be done again by another."""
+        process = task.process
+        if process is None:
+            raise AssertionError("a task that is being done has a process")
+        try:
+            task.answer = process.receive()
+        except (EOFError, OSError):
+            self.drop(process)
+            task.deaths += 1
+            if task.deaths == TASK_ATTEMPTS:
+                raise WorkerLostError(
+                    f"the process that computed partition {task.number} died {TASK_ATTEMPTS} times "
+                    f"({process.end_words()}). Most often it ran out of memory: use more, smaller shards.",
+                    (task.number,),
+                ) from None
+            return False
+        self.give_back(process)
+        if isinstance(task.answer, Failed):
+            raise_worker_error(task.answer, f"raised while computing partition {task.number}")
+        return True
+
+    def _stop(self, processes: list[Process]) -> None:
+        """Interrupt what runs, so that the shards kept there survive; what does not answer in time is killed."""
+        for process in processes:
+            process.interrupt()
+        deadline = time.monotonic() + INTERRUPT_SECONDS
+        for process in processes:
+            if process.answers_by(deadline):
+                self.give_back(process)
+            else:
+                self.drop(process)
 
     def close(self) -> None:
         with self._lock:
@@ -139,53 +242,3 @@ class Pool:
             process.kill()
         for process in processes:
             process.end()
-
-
-class _Job:
-    """Tasks that belong together: when one fails, the processes of the others are ended."""
-
-    def __init__(self, pool: Pool):
-        self._pool = pool
-        self._processes: set[Process] = set()
-        self._stopped = False
-        self._lock = threading.Lock()
-
-    def run(self, number: int, task: tuple[Any, ...]) -> None:
-        """Run one task in an idle process; a process that dies is replaced and the task tried again."""
-        for _ in range(TASK_ATTEMPTS):
-            (process,) = self._pool.take(1)
-            answered, outcome = self._ask(process, task)
-            if self._stopped:
-                return
-            if isinstance(outcome, Failed):
-                raise_worker_error(outcome, f"raised while computing partition {number}")
-            if answered:
-                return
-        raise WorkerLostError(
-            f"the process that worked on partition {number} died {TASK_ATTEMPTS} times ({process.end_words()}). "
-            "Most often it ran out of memory: use more, smaller shards.",
-            (number,),
-        )
-
-    def _ask(self, process: Process, task: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Whether the process answered, and what; it goes back to the pool unless it died or was killed."""
-        self._processes.add(process)
-        try:
-            process.send(("task", *task))
-            answered, outcome = True, process.receive()
-        except (EOFError, OSError):
-            answered, outcome = False, None
-        with self._lock:  # `stop` kills under this lock, so a process it killed is never given back
-            self._processes.discard(process)
-            usable = answered and not self._stopped
-        if usable:
-            self._pool.give_back(process)
-        else:
-            self._pool.drop(process)
-        return answered, outcome
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            for process in self._processes:
-                process.kill()

@@ -71,6 +71,10 @@ class RayEngine(LazyEngine):
     def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
         return [StoredObject(ref) for (ref,) in self._submit(_compute, recipes)]
 
+    def load(self, recipes: Sequence[Recipe]) -> list[list[Any]]:
+        stored = recipes if all(isinstance(each, Stored) for each in recipes) else self.store(recipes)
+        return [list(each.shards()) for each in stored]
+
     def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
         split = functools.partial(_split, num_targets=num_targets)
         return [SplitObjects(tuple(refs)) for refs in self._submit(split, recipes, num_targets)]
@@ -153,7 +157,7 @@ class StoredObject(Stored):
     def __init__(self, ref: Any):
         self.ref = ref
 
-    def shards(self) -> Iterator[Any]:
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
         return map(unseal, require("ray", "The Ray engine").get(self.ref))
 
 
@@ -163,7 +167,7 @@ class PlainObject(Stored):
     def __init__(self, ref: Any):
         self.ref = ref
 
-    def shards(self) -> Iterator[Any]:
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
         return (unseal(seal(shard)) for shard in require("ray", "The Ray engine").get(self.ref))
 
 

@@ -18,11 +18,28 @@ class Recipe(ABC):
     """Yields the shards of one partition, in a worker process."""
 
     @abstractmethod
-    def shards(self) -> Iterator[Any]: ...
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
+        """The shards; a reader who borrows them promises not to change them in place."""
+
+    def stored(self) -> Iterator[Stored]:
+        """What must be at hand before this can be computed."""
+        return iter(())
 
 
 class Stored(Recipe):
     """Shards that were computed and kept; the driver's copy of it owns the storage."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process that kept them is gone."""
+        return False
+
+    def last_read(self) -> Recipe:
+        """The same shards, for a reader who may change them, since nobody reads them after."""
+        return self
+
+    def stored(self) -> Iterator[Stored]:
+        yield self
 
 
 class Pieces(ABC):
@@ -39,9 +56,14 @@ class Mapped(Recipe):
     function: Packed
     index: int
     source: Recipe
+    changes: bool = True
 
-    def shards(self) -> Iterator[Any]:
-        return iter(self.function.load_once()(self.index, self.source.shards()))
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
+        source = self.source.shards(borrow=borrow and not self.changes)
+        return iter(self.function.load_once()(self.index, source))
+
+    def stored(self) -> Iterator[Stored]:
+        return self.source.stored()
 
 
 @dataclass(frozen=True)
@@ -52,8 +74,12 @@ class Zipped(Recipe):
     mine: Recipe
     theirs: Recipe
 
-    def shards(self) -> Iterator[Any]:
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
         return iter(self.function.load_once()(self.mine.shards(), self.theirs.shards()))
+
+    def stored(self) -> Iterator[Stored]:
+        yield from self.mine.stored()
+        yield from self.theirs.stored()
 
 
 @dataclass(frozen=True)
@@ -64,7 +90,7 @@ class Combined(Recipe):
     target: int
     sources: tuple[Pieces, ...]
 
-    def shards(self) -> Iterator[Any]:
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
         pieces = (piece for source in self.sources for piece in source.pieces(self.target))
         return iter(self.function.load_once()(self.target, pieces))
 

@@ -182,7 +182,7 @@ class SparkPlacement(Placement):
     def num_partitions(self) -> int:  # type: ignore[override]
         return self.rdd.getNumPartitions()
 
-    def map(self, fn: MapFunction) -> SparkPlacement:
+    def map(self, fn: MapFunction, changes: bool = True) -> SparkPlacement:
         return SparkPlacement(self.rdd.mapPartitionsWithIndex(_carrying_errors(fn)))
 
     def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Iterable[Any]]) -> SparkPlacement:

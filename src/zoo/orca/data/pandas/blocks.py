@@ -99,7 +99,7 @@ def read_pieces(
     placed = engine.place(group(pieces, weights, num_partitions(len(pieces), engine.cores)))
     frames = placed.map(partial(_each, reader.read))
     frames.persist()
-    found = _flatten(frames.map(partial(_each, kinds_of)).fetch())
+    found = _flatten(frames.map(partial(_each, kinds_of), changes=False).fetch())
     columns = list(dict.fromkeys(name for kinds in found for name in kinds))
     if reader.fills_columns:
         found = [dict.fromkeys(columns, MISSING) | kinds for kinds in found]

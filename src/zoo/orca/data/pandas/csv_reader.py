@@ -9,6 +9,7 @@ from typing import Any, cast
 import pandas as pd
 
 from zoo.orca.data.file import filesystem_of, is_local, open_file
+from zoo.orca.data.pandas import arrow_csv
 from zoo.orca.data.pandas.blocks import Block, Look
 from zoo.orca.data.pandas.byte_ranges import Survey, line_end, record_end, record_start, survey
 from zoo.orca.data.pandas.source import ByteStream, MemorySource, Readable, Source, open_source
@@ -133,17 +134,29 @@ class CsvReader:
     def _read_block(self, block: Block) -> pd.DataFrame:
         with open_source(block.path) as source:
             if block.whole:
-                return _parse(b"", source.stream(0, source.size), self.arguments)
+                return self._parse_block(b"", source, 0, source.size, self.arguments)
             start = record_start(source, block.start, block.start_inside, self.quote)
             stop = record_start(source, block.stop, block.stop_inside, self.quote)
             first = source.read(0, block.header_stop)
             header = first if start and self._has_header else b""
-            frame = _parse(header, source.stream(start, stop), self.arguments | self._names(first))
+            frame = self._parse_block(header, source, start, stop, self.arguments | self._names(first))
         if not isinstance(frame.index, pd.RangeIndex):
             raise pd.errors.ParserError(
                 f"Error tokenizing data. Expected {len(frame.columns)} fields, saw {frame.index.nlevels} more"
             )
         return frame
+
+    def _parse_block(
+        self, header: bytes, source: Source, start: int, stop: int, arguments: dict[str, Any]
+    ) -> pd.DataFrame:
+        """Records from start to stop behind a header, by Arrow where it gives the same, else by pandas."""
+        body, names = source.window(start, stop), header
+        if self._has_header and not header:
+            names = body.head(HEADER_BYTES)
+            names = names[: names.find(b"\n") + 1]
+            body = replace(body, start=body.start + len(names))
+        frame = arrow_csv.parse(names, body, arguments, lambda data, more: _parse(data, None, arguments | more))
+        return _parse(header, source.stream(start, stop), arguments) if frame is None else frame
 
     def _names(self, first: bytes) -> dict[str, Any]:
         """Where nothing names the columns, the numbers pandas gives them by the first record of the file."""

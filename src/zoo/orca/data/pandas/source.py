@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from zoo.orca.data.file import filesystem_of, is_local
@@ -16,6 +17,27 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
+@dataclass(frozen=True)
+class Window:
+    """A range of a file in memory, which the next window of a local file may overwrite."""
+
+    memory: bytes | bytearray
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def holds(self, byte: bytes) -> bool:
+        return self.memory.find(byte, self.start, self.stop) >= 0
+
+    def head(self, size: int) -> bytes:
+        return bytes(self.memory[self.start : min(self.start + size, self.stop)])
+
+    def view(self) -> memoryview:
+        return memoryview(self.memory)[self.start : self.stop]
+
+
 class Source(Protocol):
     """A file that can be read from any byte to any other."""
 
@@ -23,7 +45,21 @@ class Source(Protocol):
 
     def read(self, start: int, stop: int) -> bytes: ...
 
+    def window(self, start: int, stop: int) -> Window: ...
+
     def stream(self, start: int, stop: int) -> Readable: ...
+
+
+class _Scratch:
+    """Memory that is used again for every block: new memory costs more than reading into it."""
+
+    memory = bytearray()
+
+
+def _scratch(size: int) -> bytearray:
+    if len(_Scratch.memory) < size:
+        _Scratch.memory = bytearray(size)
+    return _Scratch.memory
 
 
 class LocalSource:
@@ -35,6 +71,14 @@ class LocalSource:
 
     def read(self, start: int, stop: int) -> bytes:
         return os.pread(self.descriptor, stop - start, start)
+
+    def window(self, start: int, stop: int) -> Window:
+        # Not a memory map: a file that is cut short while it is read would end the process.
+        memory, got = _scratch(stop - start), 0
+        with memoryview(memory) as view:
+            while start + got < stop and (more := os.preadv(self.descriptor, [view[got : stop - start]], start + got)):
+                got += more
+        return Window(memory, 0, got)
 
     def stream(self, start: int, stop: int) -> Readable:
         return _LocalStream(self.descriptor, start, stop)
@@ -61,6 +105,9 @@ class MemorySource:
     def read(self, start: int, stop: int) -> bytes:
         return self.data[start:stop]
 
+    def window(self, start: int, stop: int) -> Window:
+        return Window(self.data, start, stop)
+
     def stream(self, start: int, stop: int) -> Readable:
         return io.BytesIO(self.data[start:stop])
 
@@ -74,6 +121,10 @@ class RemoteSource:
 
     def read(self, start: int, stop: int) -> bytes:
         return self.fs.cat_file(self.name, start=start, end=stop) if stop > start else b""
+
+    def window(self, start: int, stop: int) -> Window:
+        data = self.read(start, stop)
+        return Window(data, 0, len(data))
 
     def stream(self, start: int, stop: int) -> Readable:
         return io.BytesIO(self.read(start, stop))

@@ -1,0 +1,109 @@
+"""Shards that a process of the embedded engine keeps in its memory until they are dropped or needed elsewhere.
+
+Only plain data is kept (numbers, text, arrays, frames of them, and containers of these), because only that is copied
+cheaply before a function may change it; everything else, and whatever is over the budget, is written to its file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from zoo.orca.engine.store import write_shards
+
+TEXT_BYTES = 64  # about what a short Python string takes
+PLAIN_WORDS = ("string", "empty", "boolean")
+
+
+class Shelf:
+    """What this process keeps, by the file in which it would lie otherwise."""
+
+    def __init__(self, budget: int = 0):
+        self.budget = budget
+        self._kept: dict[Path, tuple[list[Any], int]] = {}
+
+    def keep(self, file: Path, shards: Iterable[Any]) -> bool:
+        """Keep the shards in memory and return True, or write them to the file if they are many or not plain."""
+        left = self.budget - sum(size for _, size in self._kept.values())
+        taken: list[Any] = []
+        used = 0
+        rest = iter(shards)
+        for shard in rest:
+            taken.append(shard)
+            size = plain_size(shard)
+            used += size or 0
+            if size is None or used > left:
+                write_shards(file, itertools.chain(taken, rest))
+                return False
+        self._kept[file] = taken, used
+        return True
+
+    def shards(self, file: Path, borrow: bool) -> Iterator[Any] | None:
+        """The shards kept for a file: themselves for a reader who promises not to change them, else copies."""
+        kept = self._kept.get(file)
+        if kept is None:
+            return None
+        return iter(kept[0]) if borrow else map(copy_plain, kept[0])
+
+    def move_to_files(self, files: Iterable[Path]) -> None:
+        """Write what is kept for these files, so that every process can read it."""
+        for file in files:
+            if file in self._kept:
+                write_shards(file, self._kept[file][0])
+                del self._kept[file]
+
+    def drop(self, files: Iterable[Path]) -> None:
+        for file in files:
+            self._kept.pop(file, None)
+
+
+# One in each process; the driver's stays empty.
+SHELF = Shelf()
+
+
+def plain_size(shard: Any) -> int | None:
+    """About how many bytes a shard takes; None if it is not plain data."""
+    if shard is None or isinstance(shard, bool | int | float | str | bytes | np.number):
+        return TEXT_BYTES + (len(shard) if isinstance(shard, str | bytes) else 0)
+    if isinstance(shard, np.ndarray):
+        return None if shard.dtype.hasobject else shard.nbytes
+    if type(shard) in (pd.DataFrame, pd.Series):
+        return _frame_size(shard)
+    if type(shard) is dict:
+        return _sum(plain_size(part) for part in itertools.chain(shard, shard.values()))
+    if type(shard) in (list, tuple):
+        return _sum(map(plain_size, shard))
+    return None
+
+
+def _frame_size(frame: pd.DataFrame | pd.Series) -> int | None:
+    columns = [frame] if isinstance(frame, pd.Series) else [frame.iloc[:, index] for index in range(frame.shape[1])]
+    objects = [column for column in columns if column.dtype == object]
+    if not all(pd.api.types.infer_dtype(column, skipna=True) in PLAIN_WORDS for column in objects):
+        return None
+    return int(np.sum(frame.memory_usage(deep=False))) + TEXT_BYTES * sum(map(len, objects))
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def copy_plain(shard: Any) -> Any:
+    """A copy of plain data that can be changed without changing the original."""
+    if isinstance(shard, np.ndarray | pd.DataFrame | pd.Series):
+        return shard.copy()
+    if isinstance(shard, dict):
+        return {key: copy_plain(part) for key, part in shard.items()}
+    if isinstance(shard, list | tuple):
+        return type(shard)(map(copy_plain, shard))
+    return shard
