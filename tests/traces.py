@@ -99,6 +99,16 @@ def _processes(engine: Any) -> dict[int, str]:
     return found
 
 
+def children() -> list[psutil.Process]:
+    """The processes below this one, but for what libraries keep for the life of the process."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if not any(word in " ".join(process.cmdline()) for word in LIBRARY_PROCESSES):
+                found.append(process)
+    return found
+
+
 def _threads(engine: Any) -> set[str]:
     allowed = LIBRARY_THREADS + (ENGINE_THREADS[engine.name] if engine else ())
     return {f"{each.name}#{each.ident}" for each in threading.enumerate() if not each.name.startswith(allowed)}

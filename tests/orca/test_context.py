@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from traces import children
 from zoo.orca import OrcaContext, init_orca_context, stop_orca_context
 from zoo.orca.context import current_engine, engine_of_spark
 from zoo.orca.engine.java import find_java, make_java_home
@@ -41,7 +42,7 @@ def options():
 def command_lines() -> str:
     """How every process below this one was called, as anybody on the machine can see."""
     lines = []
-    for child in psutil.Process().children(recursive=True):
+    for child in children():
         with contextlib.suppress(psutil.Error):
             lines += child.cmdline()
     return "\n".join(lines)
@@ -84,7 +85,7 @@ class TestStartsAndStops:
             stop_orca_context()
             assert os.environ == before
             assert signal.getsignal(signal.SIGINT) is handler
-            assert psutil.Process().children(recursive=True) == []
+            assert children() == []
             assert list(in_folder.iterdir()) == []
         assert capfd.readouterr() == ("", "")
 
@@ -120,7 +121,7 @@ class TestStartsAndStops:
         assert current_engine().cores == 2
         listening = {
             connection.laddr.ip.removeprefix("::ffff:")
-            for child in psutil.Process().children(recursive=True)
+            for child in children()
             for connection in child.net_connections(kind="tcp")
             if connection.status == psutil.CONN_LISTEN
         }
@@ -129,7 +130,7 @@ class TestStartsAndStops:
         assert secret not in command_lines()
         stop_orca_context()
         assert os.environ == before
-        assert psutil.Process().children(recursive=True) == []
+        assert children() == []
         assert list(in_folder.iterdir()) == []
 
     def test_spark_submit(self, tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from traces import children
 from zoo.orca import OrcaContext, init_orca_context, stop_orca_context
 from zoo.orca.context import current_engine
 from zoo.orca.errors import ContextError
@@ -88,7 +89,7 @@ class TestRayAlone:
             stop_orca_context()
             assert os.environ == before
             assert signal.getsignal(signal.SIGTERM) is handler
-            assert psutil.Process().children(recursive=True) == []
+            assert children() == []
             assert not Path(addresses["session_dir"]).parent.exists()
             assert list(in_folder.iterdir()) == []
         assert capfd.readouterr() == ("", "")
@@ -159,7 +160,7 @@ class TestRayBesideSpark:
         stop_orca_context()
         assert not ray.is_initialized()
         assert {name: os.environ.get(name) for name in before} == before
-        assert psutil.Process().children(recursive=True) == []
+        assert children() == []
         with pytest.raises(Exception, match="No RayContext is active"):
             RayContext.get()
 
