@@ -217,7 +217,7 @@ class TestErrorsBeforeAnythingStarts:
             monkeypatch.delenv(name, raising=False)
         with pytest.raises(error, match=text):
             init_orca_context(**arguments)
-        assert psutil.Process().children() == []
+        assert children() == []
 
     def test_yarn_needs_hadoop_conf(self, monkeypatch):
         monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)

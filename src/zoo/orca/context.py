@@ -20,7 +20,14 @@ from zoo.orca.engine.clusters import (
 )
 from zoo.orca.engine.ray_session import RaySettings, ray_is_running, stop_ray
 from zoo.orca.engine.session import active_spark_context, start_spark, stop_spark
-from zoo.orca.engine.spark_settings import SparkSettings, as_conf, base_conf, check_count, check_memory
+from zoo.orca.engine.spark_settings import (
+    SparkSettings,
+    as_conf,
+    base_conf,
+    check_count,
+    check_memory,
+    memory_mebibytes,
+)
 from zoo.orca.errors import ContextError, InvalidArgumentError, PreconditionError
 from zoo.orca.options import OrcaContext
 
@@ -97,7 +104,8 @@ def init_orca_context(
     """Start or join what this process runs on, and make it the current engine.
 
     Returns the SparkContext for the Spark modes, the dict of Ray's addresses for "ray" (or runtime="ray"), and the
-    engine itself for "embedded". `cores` and `memory` are per node.
+    engine itself for "embedded". `cores` and `memory` are per node; for "embedded" `memory` is what shards may take in
+    the workers' memory before they are put into files.
 
     Example:
         sc = init_orca_context(cluster_mode="local", cores=4, memory="4g")
@@ -139,7 +147,7 @@ def current_engine() -> Engine:
             return _ray_engine()
         if _state.mode != "embedded" and active_spark_context() is not None:
             return engine_of_spark()
-        return _embedded_engine(None)
+        return _embedded_engine()
 
 
 def engine_of_spark() -> Engine:
@@ -268,7 +276,8 @@ def _start_ray(request: _Request) -> dict[str, Any]:
 
 
 def _start_embedded(request: _Request) -> Engine:
-    return _embedded_engine(None if request.cores == "*" else request.cores)
+    cores = None if request.cores == "*" else request.cores
+    return _embedded_engine(cores, memory_mebibytes(request.memory) << 20)
 
 
 _START: dict[str, Callable[[_Request], Any]] = {
@@ -332,12 +341,12 @@ def _ray_engine() -> Engine:
     return _state.engines["ray"]
 
 
-def _embedded_engine(cores: int | None) -> Engine:
+def _embedded_engine(cores: int | None = None, memory: int | None = None) -> Engine:
     from zoo.orca.engine.local import LocalEngine
 
     engine = _state.engines.get("embedded")
     if engine is None or (cores is not None and engine.cores != cores):
         _retire("embedded")
-        engine = LocalEngine(cores)
+        engine = LocalEngine(cores, memory)
         _keep("embedded", engine)
     return engine
