@@ -111,6 +111,19 @@ class TestTransform:
         with pytest.raises(ZeroDivisionError, match="division by zero"):
             XShards.partition(np.arange(4), 2).transform_shard(lambda shard: 1 / 0)
 
+    def test_after_a_failure_the_source_is_as_it_was(self, engine):
+        source = XShards.partition({"x": np.zeros(4)}, 2).transform_shard(lambda shard: {"x": shard["x"] + 1})
+
+        def spoil_and_fail(shard):
+            shard["x"] += 100
+            raise ValueError("after the harm was done")
+
+        with pytest.raises(ValueError, match="after the harm"):
+            source.transform_shard(spoil_and_fail)
+        assert np.concatenate([shard["x"] for shard in source.collect()]).tolist() == [1, 1, 1, 1]
+        zipped = source.zip(source)
+        assert [one["x"].tolist() == other["x"].tolist() == [1, 1] for one, other in zipped.collect()] == [True, True]
+
     def test_lazy_mode_computes_later(self, engine, tmp_path):
         def note(shard):
             (tmp_path / f"{shard[0]}").touch()

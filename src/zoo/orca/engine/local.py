@@ -198,12 +198,13 @@ class StoredFile(_OwnedFile, Stored):
 
 @dataclass(frozen=True)
 class LastRead(Recipe):
-    """Stored shards that are read for the last time: what is kept of them is handed over instead of copied."""
+    """Stored shards that are read for the last time: what is kept of them is given away instead of copied."""
 
     source: StoredFile
 
     def shards(self, borrow: bool = False) -> Iterator[Any]:
-        return self.source.shards(borrow=True)
+        given = SHELF.take(self.source.file)
+        return read_shards(self.source.file) if given is None else given
 
     def stored(self) -> Iterator[Stored]:
         yield self.source

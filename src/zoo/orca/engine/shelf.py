@@ -50,6 +50,11 @@ class Shelf:
             return None
         return iter(kept[0]) if borrow else map(copy_plain, kept[0])
 
+    def take(self, file: Path) -> Iterator[Any] | None:
+        """The shards kept for a file, given away: each leaves memory when its reader is done with it."""
+        kept = self._kept.pop(file, None)
+        return None if kept is None else _emptying(kept[0])
+
     def move_to_files(self, files: Iterable[Path]) -> None:
         """Write what is kept for these files, so that every process can read it."""
         for file in files:
@@ -60,6 +65,12 @@ class Shelf:
     def drop(self, files: Iterable[Path]) -> None:
         for file in files:
             self._kept.pop(file, None)
+
+
+def _emptying(shards: list[Any]) -> Iterator[Any]:
+    shards.reverse()
+    while shards:
+        yield shards.pop()
 
 
 # One in each process; the driver's stays empty.
