@@ -33,7 +33,7 @@ def row(settings: Settings) -> Row:
         title=f"Read, transform and unique over {files} CSV files of 12 MB, {WORKERS} workers",
         contenders=(
             contend("embedded engine", "us", embedded),
-            contend("embedded engine, spark rules", "us", embedded_spark_rules),
+            contend("embedded engine, pandas backend", "us", embedded_pandas_backend),
             contend("pandas, one process", "peer", pandas_loop),
             contend("Dask, 2 processes", "peer", dask_processes, needs=("dask",)),
             contend("pandas-on-Spark, local[2]", "peer", pandas_on_spark, needs=("pyspark",)),
@@ -55,11 +55,11 @@ def row(settings: Settings) -> Row:
 
 
 def embedded(folder: str) -> Report:
-    return _with_us(folder, "pandas")
-
-
-def embedded_spark_rules(folder: str) -> Report:
     return _with_us(folder, "spark")
+
+
+def embedded_pandas_backend(folder: str) -> Report:
+    return _with_us(folder, "pandas")
 
 
 def _with_us(folder: str, backend: str) -> Report:

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from zoo.orca.engine.store import write_shards
+from zoo.orca.optional import is_instance_of
 
 TEXT_BYTES = 64  # about what a short Python string takes
 PLAIN_WORDS = ("string", "empty", "boolean")
@@ -79,11 +77,11 @@ SHELF = Shelf()
 
 def plain_size(shard: Any) -> int | None:
     """About how many bytes a shard takes; None if it is not plain data."""
-    if shard is None or isinstance(shard, bool | int | float | str | bytes | np.number):
+    if shard is None or isinstance(shard, bool | int | float | str | bytes):
         return TEXT_BYTES + (len(shard) if isinstance(shard, str | bytes) else 0)
-    if isinstance(shard, np.ndarray):
+    if is_instance_of(shard, "numpy", "ndarray") or is_instance_of(shard, "numpy", "number"):
         return None if shard.dtype.hasobject else shard.nbytes
-    if type(shard) in (pd.DataFrame, pd.Series):
+    if is_instance_of(shard, "pandas", "DataFrame") or is_instance_of(shard, "pandas", "Series"):
         return _frame_size(shard)
     if type(shard) is dict:
         return _sum(plain_size(part) for part in itertools.chain(shard, shard.values()))
@@ -92,12 +90,15 @@ def plain_size(shard: Any) -> int | None:
     return None
 
 
-def _frame_size(frame: pd.DataFrame | pd.Series) -> int | None:
-    columns = [frame] if isinstance(frame, pd.Series) else [frame.iloc[:, index] for index in range(frame.shape[1])]
+def _frame_size(frame: Any) -> int | None:
+    from pandas.api.types import infer_dtype
+
+    columns = [frame] if frame.ndim == 1 else [frame.iloc[:, index] for index in range(frame.shape[1])]
     objects = [column for column in columns if column.dtype == object]
-    if not all(pd.api.types.infer_dtype(column, skipna=True) in PLAIN_WORDS for column in objects):
+    if not all(infer_dtype(column, skipna=True) in PLAIN_WORDS for column in objects):
         return None
-    return int(np.sum(frame.memory_usage(deep=False))) + TEXT_BYTES * sum(map(len, objects))
+    plain = sum(int(column.memory_usage(index=False, deep=False)) for column in columns)
+    return plain + int(frame.index.memory_usage()) + TEXT_BYTES * sum(map(len, objects))
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
@@ -111,10 +112,8 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 def copy_plain(shard: Any) -> Any:
     """A copy of plain data that can be changed without changing the original."""
-    if isinstance(shard, np.ndarray | pd.DataFrame | pd.Series):
-        return shard.copy()
     if isinstance(shard, dict):
         return {key: copy_plain(part) for key, part in shard.items()}
     if isinstance(shard, list | tuple):
         return type(shard)(map(copy_plain, shard))
-    return shard
+    return shard.copy() if hasattr(shard, "dtype") or hasattr(shard, "dtypes") else shard

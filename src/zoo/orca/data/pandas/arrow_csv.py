@@ -24,7 +24,7 @@ MISSING_WORDS = frozenset(
      "NULL", "NaN", "None", "n/a", "nan", "null"}
 )  # fmt: skip
 SAMPLE_ROWS = 100
-SAMPLE_BYTES = 1 << 16
+SAMPLE_BYTES = 1 << 14
 SMALL_BYTES = 1 << 18  # below, the sample costs more than it brings
 TYPES = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string()}
 # Arguments that Arrow can follow, or that do not matter here.
