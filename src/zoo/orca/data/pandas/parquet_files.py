@@ -97,8 +97,10 @@ def _dataset(file_path: Paths, merge: bool) -> ds.Dataset:
         if not fs.exists(name):
             raise PathNotFoundError(f"Path does not exist: {path}")
     names = [name for _, name, _ in found]
-    fs = None if all(map(is_local, paths)) else found[0][0]
-    parts = [ds.dataset(name, fs, format="parquet", partitioning="hive") for _, name, _ in found]
+    parts = [
+        ds.dataset(name, filesystem=None if is_local(path) else fs, format="parquet", partitioning="hive")
+        for fs, name, path in found
+    ]
     dataset = parts[0] if len(parts) == 1 else ds.dataset(parts)
     if not dataset.schema.names:
         raise PathNotFoundError(f"Path does not exist: {', '.join(names)} holds no Parquet file")
