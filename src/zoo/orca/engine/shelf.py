@@ -91,11 +91,12 @@ def plain_size(shard: Any) -> int | None:
 
 
 def _frame_size(frame: Any) -> int | None:
-    from pandas.api.types import infer_dtype
+    from pandas.api.types import infer_dtype, is_string_dtype
 
     columns = [frame] if frame.ndim == 1 else [frame.iloc[:, index] for index in range(frame.shape[1])]
     objects = [column for column in columns if column.dtype == object]
-    if not all(infer_dtype(column, skipna=True) in PLAIN_WORDS for column in objects):
+    # The first question is the cheaper one, and mostly enough.
+    if not all(is_string_dtype(column) or infer_dtype(column, skipna=True) in PLAIN_WORDS for column in objects):
         return None
     plain = sum(int(column.memory_usage(index=False, deep=False)) for column in columns)
     return plain + int(frame.index.memory_usage()) + TEXT_BYTES * sum(map(len, objects))
