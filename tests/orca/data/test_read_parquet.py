@@ -32,11 +32,10 @@ def test_integers_come_back_as_int64(engine, table: pa.Table, tmp_path: Path) ->
     assert_frame_equal(frame, table.to_pandas().astype({"a": "int64"}))
 
 
+@pytest.mark.engines("local", "ray")  # Spark cuts files by its own settings
 def test_row_groups_are_read_as_shards(
     engine, table: pa.Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if engine.name == "spark":
-        pytest.skip("Spark cuts files by its own settings")
     monkeypatch.setattr(parquet_files, "SHARD_BYTES", 1)
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=30)
     shards = read_parquet(str(tmp_path / "a.parquet"))

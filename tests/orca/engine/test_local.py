@@ -53,7 +53,7 @@ def counted(folder, shards):
         yield shard * 10
 
 
-def test_shards_lost_with_their_process_are_computed_again(local, tmp_path, caplog):
+def test_shards_lost_with_their_process_are_computed_again(local, tmp_path):
     made = local.place([[1], [2]]).map(lambda index, shards: counted(tmp_path, shards))
     made.persist()
     made.compute()

@@ -44,7 +44,7 @@ def load(engine: Engine, path: str, at_least: int | None) -> Placement:
     """Place what `save` wrote, a partition a file; on Spark also a Hadoop sequence file of pickles."""
     fs, folder = filesystem_of(path)
     if not fs.exists(f"{folder}/{MANIFEST}"):
-        if engine.name == "spark":
+        if engine.name == "spark" and fs.exists(folder):
             return engine.read_pickle_file(path, at_least)  # type: ignore[attr-defined]
         raise PathNotFoundError(f"No such file or directory: {path} holds no saved shards (no {MANIFEST} in it).")
     with fs.open(f"{folder}/{MANIFEST}") as file:
