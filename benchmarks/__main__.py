@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 
-from benchmarks import csv_row, gang_rows
+from benchmarks import csv_row, gang_rows, ingest_row, predict_rows, train_rows
 from benchmarks.machine import describe
 from benchmarks.row import ROOT, Row, Settings
 from benchmarks.runner import DisagreementError, Result, measure
@@ -35,7 +36,14 @@ def main(arguments: list[str]) -> int:
 
 def rows(settings: Settings) -> list[Row]:
     """Every row, in the order in which they are run."""
-    return [csv_row.row(settings), *gang_rows.start_rows(), *gang_rows.gang_rows()]
+    return [
+        csv_row.row(settings),
+        *gang_rows.start_rows(),
+        *gang_rows.gang_rows(),
+        *train_rows.rows(settings),
+        ingest_row.row(settings),
+        *predict_rows.rows(settings),
+    ]
 
 
 def select(known: list[Row], names: list[str]) -> list[Row]:
@@ -49,24 +57,41 @@ def select(known: list[Row], names: list[str]) -> list[Row]:
     return [row for row in known if not names or any(_is_called(row, name) for name in names)]
 
 
+def narrow(row: Row, words: list[str]) -> Row:
+    """The row with those contenders alone whose names hold one of the words; all of them without any."""
+    kept = [each for each in row.contenders if not words or any(word.lower() in each.name.lower() for word in words)]
+    return dataclasses.replace(row, contenders=tuple(kept))
+
+
 def _parse(arguments: list[str]) -> tuple[list[Row], Settings, bool]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", help="which rows, or groups of rows, to run: csv, start, gang; all by default"
+        "names",
+        nargs="*",
+        help="which rows, or groups of rows, to run: csv, start, gang, train, ingest, predict; all by default",
     )
     parser.add_argument("--rounds", type=int, default=Settings.rounds, help="timed rounds, after one to warm up")
-    parser.add_argument("--quick", action="store_true", help="one round, no warm-up, on a twentieth of the data")
+    parser.add_argument("--quick", action="store_true", help="one round, no warm-up, on a small part of the data")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="WORD", help="contenders with WORD in their names"
+    )
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
     if options.quick and options.write:
         parser.error("--write keeps figures for others to read, which --quick does not give: leave out one of them")
+    if options.only and options.write:
+        parser.error("--write keeps whole tables, which --only does not give: leave out one of them")
     if options.rounds < 1:
         parser.error(f"--rounds must be at least 1, but is {options.rounds}")
     settings = Settings(options.rounds, options.quick)
     try:
-        return select(rows(settings), options.names), settings, options.write
+        asked = [narrow(row, options.only) for row in select(rows(settings), options.names)]
     except ValueError as error:
         parser.error(str(error))
+    asked = [row for row in asked if row.contenders]
+    if not asked:
+        parser.error(f"no contender of these rows has any of {options.only} in its name")
+    return asked, settings, options.write
 
 
 def _is_called(row: Row, name: str) -> bool:

@@ -10,8 +10,11 @@ from typing import Any
 
 
 def report(**facts: Any) -> None:
-    """Append one line to the report of this contender; several processes may do so."""
+    """Append one line to the report of this contender, as several processes may; print it where nobody waits for it."""
     line = json.dumps(facts).encode() + b"\n"
+    if "BENCH_REPORT" not in os.environ:
+        print(line.decode(), end="")
+        return
     descriptor = os.open(os.environ["BENCH_REPORT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, line)
@@ -22,7 +25,7 @@ def report(**facts: Any) -> None:
 def main(path: str, arguments: str) -> None:
     module, _, name = path.partition(":")
     result = getattr(importlib.import_module(module), name)(**json.loads(arguments))
-    report(seconds=result.seconds, checksum=result.checksum)
+    report(seconds=result.seconds, checksum=result.checksum, rate=result.rate)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Run:
     whole: float
     checksum: list[Any]
     peak: int | None
+    rate: float | None = None
 
 
 def missing(contender: Contender) -> list[str]:
@@ -66,9 +67,12 @@ def run(contender: Contender, watch_memory: bool) -> Run:
 
 
 def _command(contender: Contender) -> list[str]:
-    if not callable(contender.work):
+    if isinstance(contender.work, str):
+        path = contender.work
+    elif callable(contender.work):
+        path = f"{contender.work.__module__}:{contender.work.__qualname__}"
+    else:
         return list(contender.work)
-    path = f"{contender.work.__module__}:{contender.work.__qualname__}"
     return [sys.executable, "-m", "benchmarks.child", path, json.dumps(contender.arguments)]
 
 
@@ -135,7 +139,7 @@ def _read(report: Path, whole: float, peak: int | None) -> Run:
     """One line is the report as it is; the lines of several processes are joined and sorted."""
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     if len(lines) == 1:
-        return Run(lines[0].get("seconds"), whole, lines[0]["checksum"], peak)
+        return Run(lines[0].get("seconds"), whole, lines[0]["checksum"], peak, lines[0].get("rate"))
     times = [line["seconds"] for line in lines if line.get("seconds") is not None]
     checksum = sorted(value for line in lines for value in line["checksum"])
     return Run(max(times, default=None), whole, checksum, peak)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from benchmarks.process import ContenderFailedError, Run, missing, run
-from benchmarks.row import Bar, Contender, Row, Settings
+from benchmarks.row import Bar, Clock, Contender, Row, Settings
 
 Item = TypeVar("Item")
 
@@ -21,7 +21,7 @@ class DisagreementError(RuntimeError):
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle and the ends of several times."""
+    """The middle and the ends of several times, or rates."""
 
     median: float
     least: float
@@ -42,6 +42,7 @@ class Outcome:
     whole: Spread | None = None
     peak: int | None = None
     note: str = ""
+    rate: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,21 @@ class Result:
     rounds: int
     quick: bool = False
 
-    def ratio(self, name: str) -> float | None:
-        """How many times our time a contender needs: above 1, we are faster."""
-        ours, theirs = self._judged(self.row.us.name), self._judged(name)
-        return theirs.median / ours.median if ours and theirs else None
+    def ratio(self, name: str, us: str | None = None, clock: Clock | None = None) -> float | None:
+        """How many times our time a contender needs (or how many times its rate we have): above 1, we are faster."""
+        clock = clock or self.row.clock
+        ours, theirs = self._spread(us or (self.row.us.name if self.row.us else ""), clock), self._spread(name, clock)
+        if not ours or not theirs:
+            return None
+        return ours.median / theirs.median if clock == "rate" else theirs.median / ours.median
 
     def passes(self, bar: Bar) -> bool | None:
         """Whether we clear the bar; None if there is nothing to compare with, or too little to judge by."""
-        ratio = self.ratio(bar.peer)
+        ratio = self.ratio(bar.peer, bar.us, bar.clock)
         return None if ratio is None or self.quick else 1 / ratio <= bar.at_most
 
-    def _judged(self, name: str) -> Spread | None:
-        outcome = next(each for each in self.outcomes if each.contender.name == name)
-        return outcome.seconds if self.row.clock == "seconds" else outcome.whole
+    def _spread(self, name: str, clock: Clock) -> Spread | None:
+        return next((getattr(each, clock) for each in self.outcomes if each.contender.name == name), None)
 
 
 def in_turn(items: Sequence[Item], round_: int) -> list[Item]:
@@ -96,7 +99,7 @@ def measure(row: Row, settings: Settings, say: Callable[[str], None]) -> Result:
             except ContenderFailedError as error:
                 say(str(error))
                 notes[contender.name] = "failed"
-    check_agreement([(name, each.checksum) for name, done in runs.items() for each in done])
+    check_agreement([(name, each.checksum) for name, done in runs.items() for each in done], row.tolerance)
     outcomes = tuple(_outcome(each, runs[each.name], warm_up, notes) for each in row.contenders)
     return Result(row, outcomes, rounds, settings.quick)
 
@@ -106,19 +109,21 @@ def _outcome(contender: Contender, runs: list[Run], warm_up: int, notes: dict[st
         return Outcome(contender, note=notes[contender.name])
     timed = runs[warm_up:]
     seconds, whole = Spread.of([each.seconds for each in timed]), Spread.of([each.whole for each in timed])
-    return Outcome(contender, seconds, whole, runs[0].peak)
+    return Outcome(contender, seconds, whole, runs[0].peak, rate=Spread.of([each.rate for each in timed]))
 
 
-def check_agreement(checksums: Sequence[tuple[str, list[Any]]]) -> None:
+def check_agreement(checksums: Sequence[tuple[str, list[Any]]], tolerance: float = Row.tolerance) -> None:
     """Raise unless all results are the same, numbers up to the order in which they were added."""
     for (one, mine), (other, theirs) in pairwise(checksums):
-        if not _same(mine, theirs):
+        if not _same(mine, theirs, tolerance):
             raise DisagreementError(f"{one} came to {mine}, but {other} to {theirs}.")
 
 
-def _same(mine: Any, theirs: Any) -> bool:
+def _same(mine: Any, theirs: Any, tolerance: float) -> bool:
     if isinstance(mine, list) and isinstance(theirs, list):
-        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+        return len(mine) == len(theirs) and all(
+            _same(one, other, tolerance) for one, other in zip(mine, theirs, strict=True)
+        )
     if isinstance(mine, float) and isinstance(theirs, float):
-        return math.isclose(mine, theirs, rel_tol=1e-9)
+        return math.isclose(mine, theirs, rel_tol=tolerance)
     return mine == theirs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.row import Contender
+from benchmarks.row import Clock, Contender
 from benchmarks.runner import Outcome, Result, Spread
 
 GONE = "-"
-CLOCKS = {"seconds": "work alone", "whole": "whole process"}
+CLOCKS = {"seconds": "work alone", "whole": "whole process", "rate": "rows a second"}
 HEADS = ("contender", "work alone, s", "whole process, s", "ratio to us", "peak memory")
+RATE_HEADS = ("contender", "rows a second", "ratio to us", *HEADS[1:])
 
 
 def render(result: Result, facts: str) -> str:
@@ -18,9 +19,14 @@ def render(result: Result, facts: str) -> str:
     lines = [f"**{result.row.title}**", "", *_table(result), ""]
     lines += [f"- bar: {text} → {verdict}" for text, verdict in verdicts(result)]
     rounds = f"{result.rounds} round{'s' if result.rounds > 1 else ''} in turn"
-    judged = CLOCKS[result.row.clock]
-    lines += ["", f"Median (least to most) of {rounds}; the ratio is that of {judged}, above 1 we are faster. {facts}"]
+    lines += ["", f"Median (least to most) of {rounds}; {_judged(result)}, above 1 we are faster. {facts}"]
     return "\n".join(lines)
+
+
+def _judged(result: Result) -> str:
+    if result.row.clock == "rate":
+        return "the first ratio is that of rows a second, the second that of work alone"
+    return f"the ratio is that of {CLOCKS[result.row.clock]}"
 
 
 def verdicts(result: Result) -> list[tuple[str, str]]:
@@ -30,26 +36,39 @@ def verdicts(result: Result) -> list[tuple[str, str]]:
 
 
 def _table(result: Result) -> list[str]:
-    cells = [HEADS, *(_cells(result, outcome) for outcome in result.outcomes)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADS))]
+    heads, cells_of = (RATE_HEADS, _rate_cells) if result.row.clock == "rate" else (HEADS, _cells)
+    cells = [heads, *(cells_of(result, outcome) for outcome in result.outcomes)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells
     ]
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
 
 
-def _cells(result: Result, outcome: Outcome) -> tuple[str, ...]:
+def _cells(result: Result, outcome: Outcome, clock: Clock | None = None) -> tuple[str, ...]:
     name = _name(outcome.contender)
     if outcome.note:
         return name, outcome.note, GONE, GONE, GONE
-    ratio = result.ratio(outcome.contender.name)
     return (
         name,
         _spread(outcome.seconds),
         _spread(outcome.whole),
-        GONE if ratio is None else f"{ratio:.2f}",
+        _ratio(result, outcome, clock),
         GONE if outcome.peak is None else f"{outcome.peak / 2**20:,.0f} MB",
     )
+
+
+def _rate_cells(result: Result, outcome: Outcome) -> tuple[str, ...]:
+    """The rate and its ratio, then the times with theirs."""
+    name, *times = _cells(result, outcome, "seconds")
+    if outcome.note:
+        return name, outcome.note, GONE, GONE, *times[1:]
+    return name, _rates(outcome.rate), _ratio(result, outcome, "rate"), *times
+
+
+def _ratio(result: Result, outcome: Outcome, clock: Clock | None) -> str:
+    ratio = result.ratio(outcome.contender.name, clock=clock)
+    return GONE if ratio is None else f"{ratio:.2f}"
 
 
 def _name(contender: Contender) -> str:
@@ -59,6 +78,10 @@ def _name(contender: Contender) -> str:
 
 def _spread(spread: Spread | None) -> str:
     return GONE if spread is None else f"{_short(spread.median)} ({_short(spread.least)} to {_short(spread.most)})"
+
+
+def _rates(spread: Spread | None) -> str:
+    return GONE if spread is None else f"{spread.median:,.0f} ({spread.least:,.0f} to {spread.most:,.0f})"
 
 
 def _short(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
     python examples/demo.py --engine local      # or spark, or ray
 
-The data is scikit-learn's digits. The net is plain numpy, so that everything that happens can be read here.
+The data is scikit-learn's digits, prepared with pandas on shards; the net is a small one in PyTorch.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from zoo.orca import init_orca_context, stop_orca_context
-from zoo.orca.context import current_engine
 from zoo.orca.data import SharedValue, XShards
-from zoo.orca.engine.gang import GangOptions, run_gang
+from zoo.orca.learn.metrics import Accuracy
+from zoo.orca.learn.pytorch import Estimator
 
 CONTEXTS = {"local": "embedded", "spark": "local", "ray": "ray"}
 WORKERS = 2
-EPOCHS = 30
-STEPS = 12  # in an epoch
-HIDDEN = 32
-LEARNING_RATE = 0.2
+EPOCHS = 20
+BATCH_SIZE = 64  # over all workers
 PIXELS = [f"p{number}" for number in range(64)]
 
 
@@ -51,15 +51,19 @@ def demo(engine: str, output: Path) -> None:
 
     title(f"Training on {WORKERS} workers")
     scale = SharedValue(pixel_scale(learn))
-    rounds = train(learn.transform_shard(to_arrays, scale))
-    losses = [loss for loss, _ in rounds]
-    say(f"{EPOCHS} epochs, loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+    learn_arrays = learn.transform_shard(to_arrays, scale).cache()
+    check_arrays = check.transform_shard(to_arrays, scale).cache()
+    estimator = make_estimator()
+    epochs = estimator.fit(learn_arrays, epochs=EPOCHS, batch_size=BATCH_SIZE, validation_data=check_arrays)
+    for each in epochs[:: EPOCHS // 5]:
+        say(f"epoch {each['epoch']:2}   loss {each['train_loss']:.3f}   held out {each['val_Accuracy']:.3f}")
+    say(f"{EPOCHS} epochs, loss {epochs[0]['train_loss']:.3f} -> {epochs[-1]['train_loss']:.3f}")
 
     title("Images it has never seen")
-    accuracies = evaluate(check.transform_shard(to_arrays, scale), [weights for _, weights in rounds])
-    show_images(check.head(4), rounds[-1][1], scale)
-    say(f"accuracy {accuracies[-1]:.3f} on {len(check)} held-out images")
-    say(f"learning curve in {draw_curve(losses, accuracies, engine, output)}")
+    show_images(check.head(4), estimator.predict(check_arrays, batch_size=BATCH_SIZE))
+    figures = estimator.evaluate(check_arrays, batch_size=BATCH_SIZE)
+    say(f"accuracy {figures['Accuracy']:.3f} on {figures['num_samples']} held-out images")
+    say(f"learning curve in {draw_curve(epochs, engine, output)}")
 
     title("The very same script on the other engines")
     for other in CONTEXTS:
@@ -83,70 +87,23 @@ def pixel_scale(learn: XShards) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_arrays(frame: pd.DataFrame, scale: SharedValue) -> dict[str, np.ndarray]:
-    """A shard as the net takes it: standardised pixels and labels."""
+    """A shard as the estimator takes it: standardised pixels and labels."""
     mean, spread = scale.value
     return {"x": (frame[PIXELS].to_numpy() - mean) / spread, "y": frame.digit.to_numpy()}
 
 
-def train(shards: XShards) -> list[tuple[float, list[np.ndarray]]]:
-    """Run `learn_together` on all workers at once; every rank ends with the same weights, so the first will do."""
-    bar = GangOptions(description="  training")
-    return run_gang(current_engine(), learn_together, WORKERS, data=shards.placement, options=bar)[0]
-
-
-def learn_together(worker) -> list[tuple[float, list[np.ndarray]]]:
-    """What each worker runs: its own rows, the gradients of all. Gives (loss, weights) after every epoch."""
-    shards = [shard for _, shard in worker.shards]
-    x, y = (np.concatenate([shard[key] for shard in shards]) for key in "xy")
-    weights = first_weights()
-    rounds = []
-    for epoch in range(EPOCHS):
-        order = np.random.default_rng(epoch).permutation(len(x))
-        epoch_loss = epoch_rows = 0.0
-        for mine in np.array_split(order, STEPS):  # as many steps on each rank, however many rows it has
-            parts = worker.all_gather((len(mine), *loss_and_gradients(weights, x[mine], y[mine])))
-            rows, losses, gradients = zip(*parts, strict=True)
-            # Sums over rows, divided by the true number of rows: the step one process would make on them all.
-            for weight, *shares in zip(weights, *gradients, strict=True):
-                weight -= LEARNING_RATE * sum(shares) / sum(rows)
-            epoch_loss, epoch_rows = epoch_loss + sum(losses), epoch_rows + sum(rows)
-        rounds.append((epoch_loss / epoch_rows, [weight.copy() for weight in weights]))
-        worker.report(step=epoch + 1, total=EPOCHS, loss=round(epoch_loss / epoch_rows, 3))
-    return rounds
-
-
-def first_weights() -> list[np.ndarray]:
-    random = np.random.default_rng(1)
-    return [random.normal(0, 0.1, (64, HIDDEN)), np.zeros(HIDDEN), random.normal(0, 0.1, (HIDDEN, 10)), np.zeros(10)]
-
-
-def forward(weights: list[np.ndarray], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One hidden layer: (hidden values, a probability for each digit)."""
-    into_hidden, hidden_bias, into_digits, digit_bias = weights
-    hidden = np.tanh(x @ into_hidden + hidden_bias)
-    scores = hidden @ into_digits + digit_bias
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return hidden, odds / odds.sum(axis=1, keepdims=True)
-
-
-def loss_and_gradients(weights: list[np.ndarray], x: np.ndarray, y: np.ndarray) -> tuple[float, list[np.ndarray]]:
-    """Cross entropy and its gradients, summed over rows."""
-    hidden, chances = forward(weights, x)
-    loss = -np.log(chances[np.arange(len(y)), y]).sum()
-    at_digits = chances - np.eye(10)[y]
-    at_hidden = at_digits @ weights[2].T * (1 - hidden**2)
-    return loss, [x.T @ at_hidden, at_hidden.sum(axis=0), hidden.T @ at_digits, at_digits.sum(axis=0)]
-
-
-def evaluate(shards: XShards, models: list[list[np.ndarray]]) -> list[float]:
-    """The accuracy of each model: shards count their hits, the driver adds them up."""
-
-    def count(shard: dict[str, np.ndarray], shared: SharedValue) -> np.ndarray:
-        hits = [(forward(model, shard["x"])[1].argmax(axis=1) == shard["y"]).sum() for model in shared.value]
-        return np.array([*hits, len(shard["y"])])
-
-    *hits, rows = sum(shards.transform_shard(count, SharedValue(models)).collect())
-    return [hit / rows for hit in hits]
+def make_estimator() -> Any:
+    """A net with one hidden layer, as anybody would write it for one process, and how to train it on several."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Tanh(), torch.nn.Linear(32, 10))
+    return Estimator.from_torch(
+        model=net,
+        optimizer=torch.optim.Adam(net.parameters(), lr=0.005),
+        loss=torch.nn.CrossEntropyLoss(),
+        metrics=Accuracy(),
+        backend="torch_distributed",
+        num_workers=WORKERS,
+    )
 
 
 def show_ink(digits: XShards) -> None:
@@ -160,9 +117,10 @@ def show_ink(digits: XShards) -> None:
         say(f"  {digit}  {'█' * round(share * 60)} {share:.0%}")
 
 
-def show_images(frame: pd.DataFrame, weights: list[np.ndarray], scale: SharedValue) -> None:
+def show_images(frame: pd.DataFrame, predicted: XShards) -> None:
     """The first held-out images in shades of grey, and what the net makes of them."""
-    seen = forward(weights, to_arrays(frame, scale)["x"])[1].argmax(axis=1)
+    scores = np.concatenate([shard["prediction"] for shard in predicted.collect()])
+    seen = scores[: len(frame)].argmax(axis=1)
     images = frame[PIXELS].to_numpy().reshape(-1, 8, 8) / 16
     for row in range(8):
         say("  " + "   ".join("".join(2 * " ░▒▓█"[round(value * 4)] for value in image[row]) for image in images))
@@ -170,7 +128,7 @@ def show_images(frame: pd.DataFrame, weights: list[np.ndarray], scale: SharedVal
     say("  " + "   ".join(f"{text:^16}" for text in words))
 
 
-def draw_curve(losses: list[float], accuracies: list[float], engine: str, output: Path) -> Path:
+def draw_curve(epochs: list[dict[str, float]], engine: str, output: Path) -> Path:
     """Loss and held-out accuracy after every epoch, as a PNG."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its first run speaks of its font cache
     import matplotlib
@@ -178,12 +136,12 @@ def draw_curve(losses: list[float], accuracies: list[float], engine: str, output
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    epochs = range(1, len(losses) + 1)
+    numbers, accuracies = [each["epoch"] for each in epochs], [each["val_Accuracy"] for each in epochs]
     figure, left = plt.subplots(figsize=(8, 4.5), layout="constrained")
     right = left.twinx()
-    left.plot(epochs, losses, color="tab:orange", linewidth=2)
-    right.plot(epochs, accuracies, color="tab:blue", linewidth=2)
-    left.set(xlabel="epoch", xlim=(1, len(losses)), ylim=(0, None))
+    left.plot(numbers, [each["train_loss"] for each in epochs], color="tab:orange", linewidth=2)
+    right.plot(numbers, accuracies, color="tab:blue", linewidth=2)
+    left.set(xlabel="epoch", xlim=(1, len(epochs)), ylim=(0, None))
     left.set_ylabel("loss on training rows", color="tab:orange")
     right.set(ylim=(0, 1.02))
     right.set_ylabel("accuracy on held-out rows", color="tab:blue")

@@ -21,11 +21,12 @@ LIBRARY_VARIABLES = {
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
     "RAY_CLIENT_MODE",
+    "TORCHINDUCTOR_CACHE_DIR",
     "TF2_BEHAVIOR",
     "TPU_ML_PLATFORM",
     "TPU_ML_PLATFORM_VERSION",
 }
-LIBRARY_FILES = ("pytest", "hsperfdata", "__autograph_generated_file")
+LIBRARY_FILES = ("pytest", "torchinductor", "hsperfdata", "__autograph_generated_file")
 LIBRARY_PROCESSES = ("multiprocessing.resource_tracker",)
 # Threads that libraries keep for the life of the process, and that no one can end.
 LIBRARY_THREADS = (

@@ -14,6 +14,13 @@ class InvalidArgumentError(OrcaError, ValueError):
     """An argument has a value that cannot work."""
 
 
+class BatchError(InvalidArgumentError, IndexError, RuntimeError):
+    """The model or the loss cannot take a batch: a shape, a type, or labels out of range.
+
+    It is also what torch itself raises for those.
+    """
+
+
 class PreconditionError(InvalidArgumentError, AssertionError):
     """An argument breaks a rule that the published interface checks with an assertion."""
 
@@ -91,6 +98,14 @@ class WorkerLostError(OrcaError, RuntimeError):
 
 class ShardsLostError(WorkerLostError):
     """Shards went with the process that kept them, again and again while they were computed anew."""
+
+
+class ReplicasDifferError(OrcaError, RuntimeError):
+    """Ranks ended with different weights, though every step is taken by all of them together."""
+
+
+class CheckpointError(InvalidArgumentError):
+    """A file to load is damaged, or was written for another model."""
 
 
 class GangStalledError(OrcaError, TimeoutError):

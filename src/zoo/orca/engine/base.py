@@ -101,6 +101,11 @@ class Engine(ABC):
     def driver_host(self) -> str:
         """The address at which workers reach the driver: loopback when all is on one machine."""
 
+    @property
+    @abstractmethod
+    def one_machine(self) -> bool:
+        """Whether driver and workers see the same files, because all of them run on one machine."""
+
     @abstractmethod
     def place(self, partitions: Sequence[Sequence[Any]]) -> Placement:
         """Put the driver's objects where functions can be mapped over them."""

@@ -221,8 +221,9 @@ class _Gang:
         slowest = min((member.step or 0) for member in self.members)
         if slowest > self.bar.n:
             self.bar.update(slowest - self.bar.n)
-        if report.metrics:
-            self.bar.set_postfix(report.metrics, refresh=False)
+        figures = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
+        if figures:
+            self.bar.set_postfix(figures, refresh=False)
 
     def _check_started(self, started: float) -> None:
         waited = time.monotonic() - started

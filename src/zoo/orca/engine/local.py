@@ -76,6 +76,10 @@ class LocalEngine(LazyEngine):
         return "127.0.0.1"
 
     @property
+    def one_machine(self) -> bool:
+        return True
+
+    @property
     def pids(self) -> set[int]:
         """The processes this engine holds now."""
         return self._pool.pids

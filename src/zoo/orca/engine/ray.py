@@ -47,6 +47,11 @@ class RayEngine(LazyEngine):
     def driver_host(self) -> str:
         return "127.0.0.1" if self.nodes == 1 else self._ray.util.get_node_ip_address()
 
+    @property
+    def one_machine(self) -> bool:
+        hosts = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+        return hosts == {self._ray.util.get_node_ip_address()}
+
     def place(self, partitions: Sequence[Sequence[Any]]) -> LazyPlacement:
         stored = [StoredObject(self._ray.put([seal(shard) for shard in shards])) for shards in partitions]
         return LazyPlacement(self, len(stored), lambda: stored)

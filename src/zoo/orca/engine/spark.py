@@ -74,6 +74,12 @@ class SparkEngine(Engine):
     def driver_host(self) -> str:
         return "127.0.0.1" if self.is_local else self.sc.getConf().get("spark.driver.host")
 
+    @property
+    def one_machine(self) -> bool:
+        """Whether every executor is on the driver's host."""
+        known = self.sc._jsc.sc().getExecutorMemoryStatus().keys().toList()
+        return self.is_local or len({known.apply(number).rpartition(":")[0] for number in range(known.size())}) == 1
+
     def place(self, partitions: Sequence[Sequence[Any]]) -> SparkPlacement:
         if not partitions:
             return SparkPlacement(self.sc.emptyRDD())

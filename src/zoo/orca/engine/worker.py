@@ -52,6 +52,10 @@ class Worker:
             self._desk.step = step
         self._desk.line.send(Report(step, total, metrics))
 
+    def mark(self, step: int) -> None:
+        """Remember the step, for an error that may happen in it, and tell nobody."""
+        self._desk.step = step
+
     def all_gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank; all ranks must call it, as often as each other."""
         self._desk.line.send(Gather(cloudpickle.dumps(value)))

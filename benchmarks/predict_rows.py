@@ -1,0 +1,53 @@
+"""The `predict` rows: a model over Parquet files of twenty columns, and of one column of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import learn_data
+from benchmarks.ranks import as_plain_processes
+from benchmarks.row import Bar, Contender, Kind, Row, Settings
+from benchmarks.train_rows import ENVIRONMENT, NEEDS
+
+UDF = "Spark predict_batch_udf"
+LIMIT = "pyarrow + torch in two processes"
+BATCH_SIZE = 4096
+
+
+def rows(settings: Settings) -> list[Row]:
+    columns, arrays = (count // 10 if settings.quick else count for count in (2_000_000, 200_000))
+    return [
+        _row(settings, "columns", columns, learn_data.make_columns, f"{columns:,} rows of 20 columns of floats"),
+        _row(settings, "images", arrays, learn_data.make_images, f"{arrays:,} rows of arrays of 784 floats"),
+    ]
+
+
+def _row(settings: Settings, kind: str, count: int, make: Callable[[Path, int], None], words: str) -> Row:
+    folder = settings.data / f"{kind}-{count}"
+    arguments = {"folder": str(folder), "kind": kind, "batch_size": BATCH_SIZE}
+    plain = {"function": "benchmarks.predict:plain_rank", "arguments": arguments}
+
+    def contend(name: str, kind: Kind, function: str, engine: str, **more: Any) -> Contender:
+        return Contender(name, kind, f"benchmarks.predict:{function}", arguments | more, NEEDS[engine], ENVIRONMENT)
+
+    return Row(
+        name=f"predict-{kind}",
+        title=f"Predict from Parquet: {words}, 2 workers of 1 thread",
+        contenders=(
+            contend("Spark DataFrame", "us", "ours_on_spark", "spark"),
+            contend("embedded engine", "us", "ours_embedded", "local"),
+            contend("Ray Dataset", "us", "ours_on_ray", "ray"),
+            contend(UDF, "peer", "spark_udf", "spark"),
+            contend("Spark mapInPandas", "peer", "spark_map_in_pandas", "spark"),
+            contend("Spark mapInArrow, hand-written", "peer", "spark_map_in_arrow", "spark"),
+            contend("Ray Data map_batches", "peer", "ray_map_batches", "ray", batch_format="numpy"),
+            contend("Ray Data map_batches, Arrow batches", "peer", "ray_map_batches", "ray", batch_format="pyarrow"),
+            Contender(LIMIT, "limit", as_plain_processes, plain, NEEDS["local"], ENVIRONMENT),
+        ),
+        bars=(Bar("no slower than predict_batch_udf", UDF, at_most=1.0),),
+        prepare=partial(make, folder, count),
+        tolerance=1e-4,  # floats of 32 bits, multiplied in batches of different sizes
+    )

@@ -1,0 +1,1 @@
+"""Estimators, one package a framework, and the parts that all of them share."""

@@ -1,0 +1,69 @@
+"""The learner contract: what one step of a framework is, on one rank."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from zoo.orca.engine.worker import Worker
+    from zoo.orca.feed.base import Share
+    from zoo.orca.learn.sync import Group
+
+
+class Learning(Protocol):
+    """What the driver sends so that a worker can make its learner. It pickles."""
+
+    def build(self, worker: Worker, group: Group, state: dict[str, Any] | None) -> Learner:
+        """This rank's learner, in the state given, or in the first one; all ranks call it together."""
+
+
+class Learner(ABC):
+    """One replica of a model, that takes every step together with the others."""
+
+    @abstractmethod
+    def start_epoch(self, epoch: int) -> None:
+        """Seed what is random, so that an epoch is the same however often it is run."""
+
+    @abstractmethod
+    def take(self, share: Share) -> Any:
+        """A share as the framework's batch; the step that follows counts by the share's rows."""
+
+    @abstractmethod
+    def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
+        """Train on batches as they come; gives this rank's figures. `batches.rows` are the rows that count."""
+
+    @abstractmethod
+    def after_step(self) -> None:
+        """A step is done: set the rate of the next."""
+
+    @abstractmethod
+    def after_epoch(self, rows: int, loss: float | None, score: float | None) -> None:
+        """An epoch is done, in which this rank had so many rows: agree on what steps do not agree on."""
+
+    @abstractmethod
+    def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """This rank's figures with "num_samples", and its metrics by name, to be summed over ranks by state."""
+
+    @property
+    @abstractmethod
+    def loss(self) -> float | None:
+        """The loss of the last step over all ranks."""
+
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+
+    @abstractmethod
+    def profile(self) -> dict[str, Any]:
+        """Where the time of the epoch went."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that training changed, as tensors and plain data; all ranks call it together."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """A short text that is equal on two ranks if their weights are equal to the bit."""

@@ -1,0 +1,423 @@
+"""`Estimator.from_torch`: PyTorch models on every engine, with the conventions of each backend."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zoo.orca.engine.pickling import pack
+from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
+from zoo.orca.feed.base import Feed
+from zoo.orca.learn import spark_estimator
+from zoo.orca.learn.checkpoint import read_checkpoint, read_state, write_state
+from zoo.orca.learn.estimator import Estimator as SharedEstimator
+from zoo.orca.learn.estimator import Gang, as_columns, check_epochs
+from zoo.orca.learn.metrics import Metric
+from zoo.orca.learn.pytorch.learner import TorchLearning, TorchPredictor, dry_run
+from zoo.orca.learn.pytorch.recipe import TorchRecipe, as_list, is_creator
+from zoo.orca.learn.pytorch.remote import RemoteWorkers
+from zoo.orca.learn.pytorch.training_operator import TrainingOperator
+from zoo.orca.learn.sync import make_sync
+from zoo.orca.learn.trigger import TrainState
+from zoo.orca.learn.worker import combine
+
+SCHEDULER_STEPS = ("batch", "epoch", "manual", None)
+
+
+class Estimator:
+    """The factory of PyTorch estimators."""
+
+    @staticmethod
+    def from_torch(
+        *,
+        model: Any,
+        optimizer: Any = None,
+        loss: Any = None,
+        metrics: Any = None,
+        scheduler_creator: Any = None,
+        training_operator_cls: type[TrainingOperator] = TrainingOperator,
+        initialization_hook: Callable[[], Any] | None = None,
+        config: dict[str, Any] | None = None,
+        scheduler_step_freq: str | None = "batch",
+        use_tqdm: bool = False,
+        workers_per_node: int = 1,
+        model_dir: str | None = None,
+        backend: str = "bigdl",
+        num_workers: int | None = None,
+        seed: int = 0,
+    ) -> PyTorchEstimator:
+        """An estimator of a PyTorch model.
+
+        Args:
+            model: an nn.Module, or a function `model(config)` that returns one (or several, for a TrainingOperator).
+            optimizer: a torch optimizer of that module, an orca optimizer, or a function `optimizer(model, config)`.
+            loss: a torch loss, a function `loss(output, target)`, or a function `loss(config)` that returns one.
+            metrics: one or several of `zoo.orca.learn.metrics`.
+            scheduler_creator: a function `scheduler(optimizer, config)`, or a torch scheduler of the optimizer given.
+            training_operator_cls: what a step is; a subclass of TrainingOperator.
+            initialization_hook: called on each worker before anything else.
+            config: what the creators are called with; also "shuffle" and "drop_last" for data of columns.
+            scheduler_step_freq: when the scheduler steps: "batch", "epoch", "manual" (in your operator), or None.
+            use_tqdm: whether operators of your own should show bars (`self.use_tqdm`).
+            workers_per_node: workers on each node of the engine.
+            model_dir: where checkpoints and summaries go.
+            backend: "bigdl" (each worker updates a slice of the weights), "torch_distributed", "horovod"; "spark" and
+                "ray" are torch_distributed on that engine.
+            num_workers: workers in all, instead of workers_per_node.
+            seed: of the first weights, of the order of rows and of dropout.
+
+        Example:
+            >>> import numpy as np, torch
+            >>> x = np.random.default_rng(0).random((64, 3))
+            >>> net = torch.nn.Linear(3, 1)
+            >>> est = Estimator.from_torch(
+            ...     model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.MSELoss()
+            ... )
+            >>> est.fit({"x": x, "y": x.sum(axis=1, keepdims=True)}, epochs=3).predict(x).shape
+            (64, 1)
+        """
+        gang = Gang(backend, workers_per_node, num_workers)
+        config = dict(config or {})
+        if "batch_size" in config:
+            raise PreconditionError(
+                "config must not hold batch_size, which fit, evaluate and predict take, and which creators of data "
+                "find in their config."
+            )
+        if scheduler_step_freq not in SCHEDULER_STEPS:
+            raise InvalidArgumentError(
+                f'scheduler_step_freq must be "batch", "epoch", "manual" or None, but is {scheduler_step_freq!r}.'
+            )
+        if not (isinstance(training_operator_cls, type) and issubclass(training_operator_cls, TrainingOperator)):
+            raise InvalidArgumentError(
+                f"training_operator_cls must be a subclass of TrainingOperator, but is {training_operator_cls!r}."
+            )
+        flavour = PyTorchSparkEstimator if backend == "bigdl" else PyTorchRayEstimator
+        recipe = TorchRecipe(
+            model=model,
+            optimizer=optimizer,
+            loss=loss,
+            scheduler=scheduler_creator,
+            metrics=metrics,
+            metric_backend=flavour.metric_backend,
+            operator_cls=training_operator_cls,
+            initialization_hook=initialization_hook,
+            config=config,
+            scheduler_step_freq=scheduler_step_freq,
+            use_tqdm=use_tqdm,
+            seed=seed,
+        )
+        recipe.check()
+        return flavour(recipe, gang, model_dir)
+
+
+class PyTorchEstimator(SharedEstimator):
+    """What PyTorch estimators of all backends do; the two kinds below differ in the conventions they keep."""
+
+    metric_backend: str
+    squeeze: bool
+    _predict_batch_size: int
+
+    def __init__(self, recipe: TorchRecipe, gang: Gang, model_dir: str | None):
+        super().__init__(gang, recipe.config, model_dir, recipe.seed)
+        self._recipe = recipe
+        self._clip: tuple[Any, ...] | None = None
+        self._name = f"TorchModel{uuid.uuid4().hex[:8]}"
+
+    def __repr__(self) -> str:
+        model = self._recipe.model
+        name = getattr(model, "__name__", type(model).__name__)
+        return f"{type(self).__name__}({name}, backend={self._gang.backend!r}, epochs done: {self._where.epoch - 1})"
+
+    def predict(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        feature_cols: Any = None,
+        profile: bool = False,
+        sample: Any = None,
+    ) -> Any:
+        """The model's output for every row, in the data's order and of the data's kind.
+
+        Args:
+            data: an XShards, a Spark DataFrame (also a streaming one), a Ray Dataset, arrays, or a pandas frame.
+            batch_size: rows of a forward pass.
+            profile: accepted as published.
+            sample: a row like the data's, for streaming frames whose arrays have a length that nothing tells.
+        """
+        from zoo.orca.learn import predict
+
+        columns = as_columns(feature_cols, None)
+        size = self._check_batch_size(None, batch_size, 1) if batch_size is not None else self._predict_batch_size
+        return predict.predict(data, self._predictor(), size, columns.features, self._predict_known(columns, sample))
+
+    def get_model(self) -> Any:
+        """A copy of the model with the trained weights and buffers; a list where there are several."""
+        recipe = self._recipe
+        models = recipe.build_models() if is_creator(recipe.model) else copy.deepcopy(as_list(recipe.model))
+        if self._state is not None:
+            for model, weights in zip(models, self._state["models"], strict=True):
+                model.load_state_dict(weights)
+        return models if isinstance(recipe.model, list | tuple) or len(models) > 1 else models[0]
+
+    def set_constant_gradient_clipping(self, min: float, max: float) -> None:
+        """Clip every element of the gradient, over all workers, to a range."""
+        if not min < max:
+            raise InvalidArgumentError(f"expected min below max, but they are {min} and {max}.")
+        self._clip = ("value", float(min), float(max))
+
+    def set_l2_norm_gradient_clipping(self, clip_norm: float) -> None:
+        """Scale the gradient, over all workers, down to an L2 norm of at most clip_norm."""
+        if not clip_norm > 0:
+            raise InvalidArgumentError(f"clip_norm must be above 0, but is {clip_norm}.")
+        self._clip = ("norm", float(clip_norm))
+
+    def clear_gradient_clipping(self) -> None:
+        """Use gradients as they are."""
+        self._clip = None
+
+    def load_orca_checkpoint(self, path: str, version: int | None = None, prefix: str | None = None) -> Any:
+        """Go on from a checkpoint below a folder: of the newest run the highest number, or the version given."""
+        self._adopt(read_checkpoint(path, version, prefix), path)
+        return self
+
+    def shutdown(self, force: bool = False) -> None:
+        """Give back what the estimator holds; workers are there only while a call runs."""
+
+    def _learning(self) -> TorchLearning:
+        packed = pack(self._recipe, "the model (with its optimizer, loss and creators)")
+        return TorchLearning(packed, make_sync(self._gang.sync).sharded, self._clip)
+
+    def _check_batch(self, feed: Feed) -> None:
+        batch = feed.sample()
+        if batch is None or is_creator(self._recipe.model):
+            return
+        dry_run(self._recipe, as_list(self._recipe.model), batch)
+
+    def _checkpoint_name(self) -> str:
+        return self._name
+
+    def _predictor(self) -> TorchPredictor:
+        weights = self._state["models"] if self._state is not None else None
+        return TorchPredictor(uuid.uuid4().hex, self._recipe, weights, self.squeeze)
+
+    def _adopt(self, state: dict[str, Any], path: str) -> None:
+        """Take a state that was read, if it is this model's."""
+        models = as_list(self.get_model())
+        weights = state.get("models")
+        if not isinstance(weights, list) or len(weights) != len(models):
+            raise CheckpointError(
+                f"{path} does not hold the weights of {len(models)} model(s). Expected what save() or a checkpoint of "
+                "this estimator wrote, or a state_dict."
+            )
+        for model, each in zip(models, weights, strict=True):
+            try:
+                model.load_state_dict(each)
+            except (RuntimeError, TypeError, AttributeError) as error:
+                raise CheckpointError(
+                    f"{path} was written for another model: {error}. Expected the weights of {type(model).__name__}."
+                ) from error
+        self._state = state
+        self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
+
+    def _first_state(self) -> dict[str, Any]:
+        """The state so far, or that of the model as it was given."""
+        if self._state is not None:
+            return self._state
+        models = as_list(self.get_model())
+        return {
+            "models": [model.state_dict() for model in models],
+            "optimizers": [],
+            "schedulers": [],
+            "operator": {},
+            "epoch": self._where.epoch,
+            "neval": self._where.neval,
+        }
+
+
+class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
+    """The conventions of the "bigdl" backend: `fit` returns the estimator, and `epochs` is a target."""
+
+    metric_backend = "bigdl"
+    squeeze = False
+    _predict_batch_size = 4
+
+    def fit(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        feature_cols: Any = None,
+        label_cols: Any = None,
+        validation_data: Any = None,
+        checkpoint_trigger: Any = None,
+        *,
+        validation_methods: Any = None,
+        validation_metrics: Any = None,
+        labels_cols: Any = None,
+        weight_col: str | None = None,
+    ) -> PyTorchSparkEstimator:
+        """Train until `epochs` epochs are done, counted over the estimator's life and its checkpoints.
+
+        Args:
+            batch_size: rows of a step over all workers (32); left out for a DataLoader, which has its own.
+            validation_data: measured when checkpoint_trigger fires, or after every epoch; needs metrics.
+            checkpoint_trigger: when to write a checkpoint into model_dir, such as EveryEpoch().
+            validation_methods, validation_metrics: metrics for this call, instead of the constructor's.
+            labels_cols: another spelling of label_cols.
+            weight_col: a column of row weights.
+        """
+        self._use_metrics(validation_methods or validation_metrics)
+        if validation_data is not None and not self._recipe.metrics:
+            raise PreconditionError(
+                "validation_data needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_methods here."
+            )
+        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
+        missing = range(self._where.epoch - 1, check_epochs(epochs))
+        if missing:
+            self._run_fit(data, missing, batch_size, columns, validation_data, checkpoint_trigger)
+        return self
+
+    def evaluate(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        feature_cols: Any = None,
+        label_cols: Any = None,
+        validation_metrics: Any = None,
+        *,
+        validation_methods: Any = None,
+        labels_cols: Any = None,
+    ) -> dict[str, float]:
+        """The metrics over all rows, by BigDL's names: {"Top1Accuracy": 0.97}."""
+        self._use_metrics(validation_methods or validation_metrics)
+        if not self._recipe.metrics:
+            raise PreconditionError(
+                "evaluate needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_metrics here."
+            )
+        figures = self._run_evaluate(data, batch_size, as_columns(feature_cols, label_cols or labels_cols))
+        return {name: figures[name] for name in self._recipe.build_metrics()}
+
+    def save(self, model_path: str) -> str:
+        """Write the model's state_dict to a path, and the optimizer beside it as `<stem>_optim<.ext>`."""
+        state = self._first_state()
+        models = state["models"]
+        write_state(model_path, models[0] if len(models) == 1 else {"models": models})
+        write_state(_beside(model_path), {key: value for key, value in state.items() if key != "models"})
+        return model_path
+
+    def load(self, model_path: str, loss: Any = None) -> PyTorchSparkEstimator:
+        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
+        if loss is not None:
+            self._recipe.loss = loss
+        if Path(model_path).is_dir():
+            return self.load_orca_checkpoint(model_path)
+        found = read_state(model_path)
+        models = found["models"] if isinstance(found, dict) and isinstance(found.get("models"), list) else [found]
+        rest = read_state(_beside(model_path)) if Path(_beside(model_path)).is_file() else {}
+        self._adopt({"models": models} | rest, model_path)
+        return self
+
+    def _use_metrics(self, metrics: Any) -> None:
+        if metrics is not None:
+            Metric.convert_metrics_dict(metrics, self.metric_backend)
+            self._recipe.metrics = metrics
+
+
+class PyTorchRayEstimator(PyTorchEstimator):
+    """The conventions of the other backends: `fit` runs so many more epochs and returns a dict for each."""
+
+    metric_backend = "pytorch"
+    squeeze = True
+    _predict_batch_size = 32
+
+    def fit(
+        self,
+        data: Any,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        profile: bool = False,
+        reduce_results: bool = True,
+        info: dict[str, Any] | None = None,
+        feature_cols: Any = None,
+        label_cols: Any = None,
+        validation_data: Any = None,
+        checkpoint_trigger: Any = None,
+        *,
+        labels_cols: Any = None,
+        weight_col: str | None = None,
+    ) -> list[Any]:
+        """Train `epochs` more epochs; gives a dict of figures for each.
+
+        Args:
+            batch_size: rows of a step over all workers (32); left out for a DataLoader, which has its own.
+            profile: add the operator's timers to each dict.
+            reduce_results: False gives a list of the workers' dicts for each epoch.
+            info: handed to the operator's hooks.
+            validation_data: measured after every epoch, or when checkpoint_trigger fires, as "val_..." figures.
+        """
+        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
+        done = self._where.epoch - 1
+        outcomes = self._run_fit(
+            data,
+            range(done, done + check_epochs(epochs)),
+            batch_size,
+            columns,
+            validation_data,
+            checkpoint_trigger,
+            profile=profile,
+            info=dict(info or {}),
+        )
+        by_epoch = [list(workers) for workers in zip(*(each.epochs for each in outcomes), strict=True)]
+        return [combine_epoch(workers) for workers in by_epoch] if reduce_results else by_epoch
+
+    def evaluate(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        num_steps: int | None = None,
+        profile: bool = False,
+        info: dict[str, Any] | None = None,
+        feature_cols: Any = None,
+        label_cols: Any = None,
+        *,
+        labels_cols: Any = None,
+        weight_col: str | None = None,
+    ) -> dict[str, Any]:
+        """Metrics by their names, "val_loss" and "num_samples", over all rows (or the first num_steps batches)."""
+        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
+        figures = self._run_evaluate(data, batch_size, columns, num_steps, info=dict(info or {}), profile=profile)
+        return {name: value for name, value in figures.items() if not name.startswith("last_")}
+
+    def save(self, model_path: str) -> str:
+        """Write the state of training (models, optimizers, schedulers, operator) to a path."""
+        write_state(model_path, self._first_state())
+        return model_path
+
+    def load(self, model_path: str) -> PyTorchRayEstimator:
+        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
+        if Path(model_path).is_dir():
+            return self.load_orca_checkpoint(model_path)
+        found = read_state(model_path)
+        is_state = isinstance(found, dict) and isinstance(found.get("models"), list)
+        self._adopt(found if is_state else {"models": [found]}, model_path)
+        return self
+
+    @property
+    def estimator(self) -> RemoteWorkers:
+        """The workers as the published interface shows them: `.remote_workers`, `.num_workers`, `.horovod_runner`."""
+        return RemoteWorkers(self._engine_now(), self._gang, self._first_state)
+
+
+def combine_epoch(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """An epoch's figures over all workers; counts that are the same everywhere stay what they are."""
+    same = {name: workers[0][name] for name in ("epoch", "batch_count")}
+    validated = {name: value for name, value in workers[0].items() if name.startswith("val_")}
+    return combine(workers) | same | validated
+
+
+def _beside(model_path: str) -> str:
+    path = Path(model_path)
+    return str(path.with_name(f"{path.stem}_optim{path.suffix}"))

@@ -1,0 +1,269 @@
+"""PyTorch as a learner: one replica on a worker, which trains with the others, measures and gives its state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.orca.errors import BatchError
+from zoo.orca.learn.learner import Learner
+from zoo.orca.learn.pytorch.loss import words
+from zoo.orca.learn.pytorch.recipe import TorchRecipe
+from zoo.orca.learn.pytorch.replica import Replica
+from zoo.orca.learn.pytorch.training_operator import SCHEDULER_STEP, TrainingOperator, unpack
+
+if TYPE_CHECKING:
+    from zoo.orca.engine.pickling import Packed
+    from zoo.orca.engine.worker import Worker
+    from zoo.orca.feed.base import Share
+    from zoo.orca.learn.sync import Group
+
+
+@dataclass
+class TorchLearning:
+    """How a worker makes its replica: what `from_torch` was given, and what was set on the estimator since."""
+
+    recipe: Packed
+    sharded: bool = False
+    clip: tuple[Any, ...] | None = None
+
+    def build(self, worker: Worker, group: Group, state: dict[str, Any] | None) -> TorchLearner:
+        return TorchLearner(self, worker, group, state)
+
+
+class TorchLearner(Learner):
+    """One rank's model, optimizer and operator."""
+
+    def __init__(self, learning: TorchLearning, worker: Worker, group: Group, state: dict[str, Any] | None):
+        recipe: TorchRecipe = learning.recipe.load()
+        self.recipe = recipe
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // worker.local_size))
+        if recipe.initialization_hook is not None:
+            recipe.initialization_hook()
+        self.rank = worker.rank
+        self.models = recipe.build_models()
+        optimizers = recipe.build_optimizers(self.models)
+        self.replica = Replica(group, optimizers, learning.sharded, learning.clip)
+        self.replica.broadcast_models(self.models)
+        self.schedulers = recipe.build_schedulers(optimizers)
+        self.schedule = recipe.build_schedule(optimizers)
+        self.operator = recipe.build_operator(self.models, optimizers, self.schedulers, worker.rank)
+        self._float = float_type(self.models)
+        self._share: Share | None = None
+        if self.operator.criterion is not None:
+            self.operator.criterion.tell = self._hear
+        if state is not None:
+            self._load(state)
+
+    def start_epoch(self, epoch: int) -> None:
+        torch.manual_seed(hash((self.recipe.seed, epoch, self.rank)) % 2**63)
+
+    def take(self, share: Share) -> Any:
+        """A share as the operator's batch; from now on the replica counts for the share's part of the whole batch."""
+        self._share = share
+        self._weigh(None)
+        criterion = self.operator.criterion
+        if criterion is not None:
+            criterion.row_weights = None if share.weights is None else self._tensor(share.weights)
+        return self._tensors(share.batch)
+
+    def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
+        info = {SCHEDULER_STEP: self.recipe.scheduler_step_freq} | info
+        self.operator.timers.reset()
+        try:
+            return self.operator.train_epoch(batches, info)
+        finally:
+            self._share = None
+
+    def after_step(self) -> None:
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def after_epoch(self, rows: int, loss: float | None, score: float | None) -> None:
+        self.replica.average_buffers(self.models, rows)
+        if self.schedule is not None:
+            self.schedule.observe(loss, score)
+
+    def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        metrics = self.recipe.build_metrics()
+        before = [model.training for model in self.models]
+        try:
+            figures = self.operator.validate(self._measured(shares), info, metrics)
+        finally:
+            for model, training in zip(self.models, before, strict=True):
+                model.train(training)
+        return figures, metrics
+
+    @property
+    def loss(self) -> float | None:
+        return self.replica.global_loss
+
+    @property
+    def rate(self) -> float:
+        return float(self.operator.optimizer.param_groups[0]["lr"])
+
+    def profile(self) -> dict[str, Any]:
+        return self.operator.timers.stats()
+
+    def state(self) -> dict[str, Any]:
+        everyone = [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
+        return {
+            "models": [{name: on_cpu(value) for name, value in model.state_dict().items()} for model in self.models],
+            "optimizers": self.replica.optimizer_states(),
+            "schedulers": [each.state_dict() for each in everyone],
+            "operator": {"global_step": self.operator.global_step, "own": self.operator.state_dict()},
+        }
+
+    def digest(self) -> str:
+        return self.replica.digest(self.models)
+
+    def _load(self, state: dict[str, Any]) -> None:
+        for model, weights in zip(self.models, state["models"], strict=True):
+            model.load_state_dict(weights)
+        if state.get("optimizers"):
+            self.replica.load_optimizer_states(state["optimizers"])
+        everyone = [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
+        for each, known in zip(everyone, state.get("schedulers") or [], strict=False):
+            each.load_state_dict(known)
+        operator = state.get("operator") or {}
+        self.operator.global_step = operator.get("global_step", 0)
+        self.operator.load_state_dict(operator.get("own", {}))
+
+    def _hear(self, loss: Tensor, denominator: float | None) -> None:
+        if self._share is not None:
+            self.replica.loss = loss.detach()
+            self._weigh(denominator)
+
+    def _weigh(self, denominator: float | None) -> None:
+        """How much this rank's gradient counts: by its rows, or by what its loss was divided by."""
+        share, criterion = self._share, self.operator.criterion
+        if share is None:
+            return
+        if share.rows == 0:
+            self.replica.weight = 0.0
+        elif criterion is not None and criterion.is_sum:
+            self.replica.weight = 1.0
+        else:
+            self.replica.weight = (share.rows if denominator is None else denominator) / share.total
+
+    def _measured(self, shares: Iterable[Share]) -> Iterator[Any]:
+        for share in shares:
+            if share.rows:
+                if self.operator.criterion is not None:
+                    self.operator.criterion.row_weights = None if share.weights is None else self._tensor(share.weights)
+                yield self._tensors(share.batch)
+
+    def _tensors(self, batch: Any) -> Any:
+        return to_tensors(batch, self._float)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._float)
+
+
+class TorchPredictor:
+    """The model for prediction, as it travels to the workers; loaded once in each process."""
+
+    def __init__(self, key: str, recipe: TorchRecipe, models: list[dict[str, Tensor]] | None, squeeze: bool):
+        self.key = key
+        self._recipe = recipe
+        self._models = models
+        self._squeeze = squeeze
+
+    def load(self) -> Any:
+        """A function from a tuple of features to an array, or a list of them for several outputs."""
+        recipe = self._recipe
+        models = recipe.build_models()
+        for model, weights in zip(models, self._models or [], strict=False):
+            model.load_state_dict(weights)
+        operator = recipe.build_operator(models, [], [], rank=0)
+        dtype = float_type(models)
+        squeeze = self._squeeze
+
+        def predict(features: tuple[Any, ...]) -> Any:
+            arguments = tuple(to_tensors(each, dtype) for each in features)
+            (output,) = operator.predict([arguments])
+            return to_arrays(output, squeeze)
+
+        return predict
+
+
+def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any) -> None:
+    """Forward a few rows on the driver, so that shapes that do not fit are an error before anything is started.
+
+    The model is left as it was: not trained, its buffers and the random state untouched.
+    """
+    if recipe.operator_cls is not TrainingOperator or len(models) != 1:
+        return
+    (model,) = models
+    features, target = unpack(to_tensors(batch, float_type(models)))
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), _evaluating(model):
+        try:
+            output = model(*features)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise BatchError(
+                f"the model cannot take the data: it was called with {', '.join(map(words, features))}, and raised "
+                f"{type(error).__name__}: {error} Check the features (feature_cols, shapes, types) against forward()."
+            ) from error
+        criterion = recipe.build_criterion()
+        if criterion is not None:
+            criterion(output, target)
+
+
+@contextlib.contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def float_type(models: Iterable[torch.nn.Module]) -> torch.dtype:
+    """The type that floating features and labels are given: the model's own."""
+    for model in models:
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                return parameter.dtype
+    return torch.get_default_dtype()
+
+
+def to_tensors(value: Any, floats: torch.dtype) -> Any:
+    """Arrays as tensors, however they are nested: doubles become the model's type, integers stay what they are.
+
+    What a user's own loader made of its rows (tensors, text) is left as it is.
+    """
+    if isinstance(value, np.ndarray):
+        tensor = torch.from_numpy(value)
+        return tensor.to(floats) if tensor.is_floating_point() and tensor.dtype != floats else tensor
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_tensors(each, floats) for each in value))
+    if isinstance(value, list | tuple):
+        return type(value)(to_tensors(each, floats) for each in value)
+    if isinstance(value, dict):
+        return {key: to_tensors(each, floats) for key, each in value.items()}
+    return value
+
+
+def to_arrays(output: Any, squeeze: bool) -> Any:
+    """A model's output as an array, or a list of arrays for several outputs."""
+    if isinstance(output, dict):
+        output = list(output.values())
+    if isinstance(output, list | tuple):
+        return [to_arrays(each, squeeze) for each in output]
+    array = output.detach().cpu().numpy() if isinstance(output, Tensor) else np.asarray(output)
+    while squeeze and array.ndim > 1 and array.shape[-1] == 1:
+        array = array[..., 0]
+    return array
+
+
+def on_cpu(value: Any) -> Any:
+    return value.detach().cpu().clone() if isinstance(value, Tensor) else value

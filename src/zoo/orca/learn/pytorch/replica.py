@@ -1,0 +1,141 @@
+"""Several copies of a model that stay one: what a worker does so that its optimizers act for the whole gang."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, ShardedUpdate, can_be_sharded
+from zoo.orca.learn.sync.base import Group
+
+logger = logging.getLogger("zoo.orca")
+
+
+class Replica:
+    """Makes torch optimizers act on the gradients of all ranks; all ranks must call `optimizer.step()` together.
+
+    From now on `optimizer.step()` combines the gradients of all ranks, weighted by `weight` over the sum of all
+    weights, before it updates. A parameter without a gradient on every rank that counts is skipped, as torch does.
+
+    In a sharded replica each rank updates its slice of the parameters and keeps the optimizer's state for that
+    slice alone: `optimizer.state` is empty, `optimizer_states` gives all of it, and `param.grad` stays this rank's own.
+
+    Attributes:
+        weight: what this rank's gradients count for in the next step: its rows, or their part of the global batch.
+            With 0 they count for nothing, even if they are not numbers.
+        loss: this rank's loss of the next step, or None.
+        global_loss: the combined loss of the last step, if every rank set `loss`.
+        clip: None, ("norm", most) over all gradients of an optimizer, or ("value", low, high) for each element;
+            on combined gradients.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        optimizers: Sequence[torch.optim.Optimizer],
+        sharded: bool = False,
+        clip: tuple[Any, ...] | None = None,
+    ):
+        self.group = group
+        self.clip = clip
+        self.weight = 1.0 / group.world_size
+        self.loss: Any = None
+        self.global_loss: float | None = None
+        self._updates = [self._update(optimizer, sharded and group.world_size > 1) for optimizer in optimizers]
+        self._warn_of_whole_updates(sharded)
+
+    def optimizer_states(self) -> list[dict[str, Any]]:
+        """The optimizers' state_dicts, whole, however many ranks there are. All ranks call it together."""
+        return [update.state() for update in self._updates]
+
+    def load_optimizer_states(self, states: Sequence[dict[str, Any]]) -> None:
+        """Take up what `optimizer_states` gave, or the state_dicts of plain torch optimizers."""
+        for update, state in zip(self._updates, states, strict=True):
+            update.load(state)
+
+    @torch.no_grad()
+    def broadcast_models(self, models: Iterable[torch.nn.Module]) -> None:
+        """Parameters and buffers become rank 0's."""
+        if self.group.world_size == 1:
+            return
+        tensors = [tensor.detach() for _, tensor in _tensors(models) if tensor.numel()]
+        flat = np.concatenate([_bytes(tensor) for tensor in tensors] or [np.zeros(0, np.uint8)])
+        self.group.broadcast(flat)
+        start = 0
+        for tensor in tensors:
+            stop = start + tensor.numel() * tensor.itemsize
+            tensor.copy_(torch.from_numpy(flat[start:stop].copy()).view(tensor.dtype).view(tensor.shape))
+            start = stop
+
+    @torch.no_grad()
+    def average_buffers(self, models: Iterable[torch.nn.Module], rows: float) -> None:
+        """Buffers of numbers become the mean over ranks, weighted by rows; counters and flags the largest."""
+        if self.group.world_size == 1:
+            return
+        buffers = [buffer for model in models for buffer in model.buffers()]
+        self._mean([buffer for buffer in buffers if buffer.is_floating_point()], rows)
+        self._largest([buffer for buffer in buffers if not buffer.is_floating_point() and not buffer.is_complex()])
+
+    def digest(self, models: Iterable[torch.nn.Module]) -> str:
+        """A sha256 over names, types and values of all parameters and buffers."""
+        digest = hashlib.sha256()
+        for name, tensor in _tensors(models):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(_bytes(tensor.detach()).data)
+        return digest.hexdigest()
+
+    def _update(self, optimizer: torch.optim.Optimizer, sharded: bool) -> ReplicatedUpdate:
+        return (ShardedUpdate if sharded and can_be_sharded(optimizer) else ReplicatedUpdate)(self, optimizer)
+
+    def _warn_of_whole_updates(self, sharded: bool) -> None:
+        whole = {type(update.optimizer).__name__ for update in self._updates if not isinstance(update, ShardedUpdate)}
+        if sharded and whole and self.group.world_size > 1 and self.group.rank == 0:
+            logger.warning(
+                "%s is not known to update every element alone, so every rank makes the whole update and keeps the "
+                "whole state. If slices of parameters can be updated alone, set `elementwise = True` on the class.",
+                ", ".join(sorted(whole)),
+            )
+
+    def _mean(self, buffers: list[torch.Tensor], rows: float) -> None:
+        flat = np.zeros(sum(buffer.numel() for buffer in buffers) + 1)
+        if rows > 0:
+            flat[:-1] = np.concatenate([_numbers(buffer) * rows for buffer in buffers] or [np.zeros(0)])
+            flat[-1] = rows
+        self.group.all_reduce(flat)
+        if flat[-1] > 0:
+            _write_back(buffers, flat[:-1] / flat[-1])
+
+    def _largest(self, buffers: list[torch.Tensor]) -> None:
+        counts = [buffer.cpu().to(torch.int64).numpy().ravel() for buffer in buffers]
+        if counts:
+            table = np.zeros((self.group.world_size, sum(map(len, counts))), np.int64)
+            table[self.group.rank] = np.concatenate(counts)
+            self.group.all_reduce(table.ravel())
+            _write_back(buffers, table.max(axis=0))
+
+
+def _tensors(models: Iterable[torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    for number, model in enumerate(models):
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            yield f"{number}.{name}", tensor
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy()
+
+
+def _numbers(buffer: torch.Tensor) -> np.ndarray:
+    return buffer.cpu().to(torch.float64).numpy().ravel()
+
+
+def _write_back(buffers: list[torch.Tensor], flat: np.ndarray) -> None:
+    start = 0
+    for buffer in buffers:
+        stop = start + buffer.numel()
+        buffer.copy_(torch.from_numpy(flat[start:stop]).view(buffer.shape))
+        start = stop

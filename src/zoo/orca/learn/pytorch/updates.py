@@ -1,0 +1,365 @@
+"""What becomes of an optimizer's `step` in a gang: one update over all ranks' gradients.
+
+`ReplicatedUpdate` sums the gradients, after which every rank makes the same step. `ShardedUpdate` gives each rank the
+sum of its slice alone: the rank updates that slice, with that slice of the optimizer's state, and hands the new weights
+to the others.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import io
+import itertools
+import math
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import optim
+
+from zoo.orca.learn.pytorch.buckets import Bucket, Piece, Shard, in_memory_order, is_dense
+
+if TYPE_CHECKING:
+    from zoo.orca.learn.pytorch.replica import Replica
+    from zoo.orca.learn.sync.base import Group
+
+# They treat every element alike and alone, so that a slice of a tensor is updated as it would be within the whole.
+ELEMENTWISE = {
+    optim.ASGD,
+    optim.Adadelta,
+    optim.Adagrad,
+    optim.Adam,
+    optim.AdamW,
+    optim.Adamax,
+    optim.NAdam,
+    optim.RAdam,
+    optim.RMSprop,
+    optim.Rprop,
+    optim.SGD,
+}
+# Weights of ranks are fractions of the rows: their sum is 1 but for rounding.
+ROUNDING = 1e-6
+
+
+def can_be_sharded(optimizer: optim.Optimizer) -> bool:
+    """Whether each rank may update a slice on its own. A class of one's own says so with `elementwise = True`."""
+    if type(optimizer) not in ELEMENTWISE and not getattr(type(optimizer), "elementwise", False):
+        return False
+    return all(is_dense(param) and not param.is_complex() for param in params_of(optimizer))
+
+
+def params_of(optimizer: optim.Optimizer) -> list[torch.Tensor]:
+    """All parameters, numbered as in the optimizer's state_dict."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+class ReplicatedUpdate:
+    """Every rank makes the whole step on the combined gradients."""
+
+    def __init__(self, replica: Replica, optimizer: optim.Optimizer):
+        self.replica = replica
+        self.group: Group = replica.group
+        self.optimizer = optimizer
+        self._own_step: Callable[..., Any] = optimizer.step
+        self._lay_out()
+        # A method, since torch's schedulers wrap `step.__func__`.
+        optimizer.step = types.MethodType(lambda _, closure=None: self.step(closure), optimizer)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        self._check_layout()
+        if closure is None:
+            self._combine(self.replica.loss)
+            return self._own_step()
+
+        def over_all_ranks() -> Any:
+            loss = closure()
+            return self._combine(loss)
+
+        return self._own_step(over_all_ranks)
+
+    def state(self) -> dict[str, Any]:
+        """The optimizer's state_dict, in memory of its own."""
+        return _on_cpu(self.optimizer.state_dict())
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(copy.deepcopy(state))
+
+    def _lay_out(self) -> None:
+        self._params = params_of(self.optimizer)
+        self._buckets = _make_buckets(self.group, self._params)
+        self._signature = self._sign()
+
+    def _sign(self) -> Any:
+        """What the layout was made for."""
+        return [id(param) for param in params_of(self.optimizer)]
+
+    def _check_layout(self) -> None:
+        """Parameter groups may have been added."""
+        if self._sign() != self._signature:
+            self._lay_out()
+
+    @torch.no_grad()
+    def _combine(self, loss: Any) -> Any:
+        """Make the gradients the combined ones, and return the combined loss."""
+        if self.group.world_size == 1:
+            self._keep_own(loss)
+        else:
+            needed = self._send(loss)
+            for bucket in needed:
+                self.group.all_reduce(bucket.flat)
+            total, has_gradient = self._receive(loss)
+            flats = [bucket.flat[: bucket.length] for bucket in needed]
+            _scale(flats, total)
+            _clip(flats, self.replica.clip)
+            for bucket in needed:
+                bucket.hand_out(has_gradient)
+            if type(self.optimizer) is optim.SparseAdam:
+                self._make_sparse()
+        return _like(loss, self.replica.global_loss)
+
+    def _keep_own(self, loss: Any) -> None:
+        """The undistributed case: what would be summed is what is there."""
+        counts = self.replica.weight > 0
+        self.replica.global_loss = float(loss) if counts and loss is not None else None
+        for param in self._params:
+            if not counts:
+                param.grad = None
+            elif self.replica.clip and param.grad is not None and param.grad.layout is not torch.strided:
+                param.grad = param.grad.to_dense()
+        _clip([param.grad for param in self._params if param.grad is not None], self.replica.clip)
+
+    def _send(self, loss: Any) -> list[Bucket]:
+        """Fill the buckets that take part in this step; the first one always does, for it carries the small numbers."""
+        weight = float(self.replica.weight)
+        first, *rest = self._buckets
+        needed = [first, *(bucket for bucket in rest if bucket.is_needed())]
+        for bucket in needed:
+            bucket.fill(weight)
+        numbers = [float(weight > 0 and param.grad is not None) for param in self._params]
+        weighted_loss = weight * float(loss) if weight > 0 and loss is not None else 0.0
+        first.tail.copy_(torch.tensor([*numbers, weight, weighted_loss], dtype=first.flat.dtype))
+        return needed
+
+    def _receive(self, loss: Any) -> tuple[float, list[bool]]:
+        """The sum of the weights, and which parameters have a gradient on some rank; also the combined loss."""
+        *numbers, total, weighted_loss = self._buckets[0].tail.tolist()
+        self.replica.global_loss = weighted_loss / total if total > 0 and loss is not None else None
+        return total, [number > 0 for number in numbers]
+
+    def _make_sparse(self) -> None:
+        for param in self._params:
+            if param.grad is not None:
+                param.grad = param.grad.to_sparse(1)
+
+
+class ShardedUpdate(ReplicatedUpdate):
+    """Each rank updates its slice, by a twin of the optimizer over pieces of the parameters."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        self._check_layout()
+        loss = self.replica.loss
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        combined = self._combine(loss)
+        self._step_pieces()
+        for shard in self._shards:
+            if shard.takes_part:
+                shard.share()
+        self.optimizer._opt_called = True  # what torch's schedulers look at
+        return None if closure is None else combined
+
+    def state(self) -> dict[str, Any]:
+        """The whole state, from all ranks' slices."""
+        mine = [
+            (piece.index, self._twin.state[piece.values]) for piece in self._pieces if piece.values in self._twin.state
+        ]
+        found: dict[int, list[dict[str, Any]]] = collections.defaultdict(list)
+        for part in exchange(self.group, mine):
+            for index, values in part:
+                found[index].append(values)
+        state = {index: _merge(self._params[index], found[index]) for index in sorted(found)}
+        return _on_cpu({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take my slices of a whole state."""
+        self.optimizer.load_state_dict({"state": {}, "param_groups": copy.deepcopy(state["param_groups"])})
+        _copy_settings(self.optimizer, self._twin)
+        wholes = state["state"]
+        pieces = {
+            number: {key: _cut(self._params[piece.index], piece, value) for key, value in wholes[piece.index].items()}
+            for number, piece in enumerate(self._pieces)
+            if piece.index in wholes
+        }
+        numbers = iter(range(len(self._pieces)))
+        groups = [{**group, "params": [next(numbers) for _ in group["params"]]} for group in self._twin.param_groups]
+        self._twin.load_state_dict({"state": pieces, "param_groups": groups})
+
+    def _lay_out(self) -> None:
+        super()._lay_out()
+        self._shards = [Shard(bucket) for bucket in self._buckets]
+        pieces = [piece for shard in self._shards for piece in shard.mine]
+        self._pieces = sorted(pieces, key=lambda piece: piece.index)
+        self._twin = self._make_twin()
+        # Some optimizers make their state at once.
+        self.load(self.optimizer.state_dict())
+        self.optimizer.state.clear()
+
+    def _make_twin(self) -> optim.Optimizer:
+        """An optimizer of the same class and settings, over my pieces, without state."""
+        twin = object.__new__(type(self.optimizer))
+        twin.__dict__.update(self.optimizer.__dict__)
+        twin.__dict__.pop("step", None)
+        twin.state = collections.defaultdict(dict)
+        values = {piece.index: piece.values for piece in self._pieces}
+        numbered = itertools.count()
+        twin.param_groups = [
+            {"params": [values[index] for _, index in zip(group["params"], numbered, strict=False) if index in values]}
+            for group in self.optimizer.param_groups
+        ]
+        _copy_settings(self.optimizer, twin)
+        return twin
+
+    def _sign(self) -> Any:
+        """Pieces are views: they are made anew when a parameter has moved to other memory."""
+        return [(id(param), param.data_ptr()) for param in params_of(self.optimizer)]
+
+    def _check_layout(self) -> None:
+        if self._sign() != self._signature:
+            before, added = self.state(), self.optimizer.state_dict()["state"]
+            self._lay_out()
+            self.load({**before, "state": {**added, **before["state"]}})
+
+    @torch.no_grad()
+    def _combine(self, loss: Any) -> Any:
+        """Make the gradients of my pieces the combined ones, and return the combined loss."""
+        needed = self._send(loss)
+        for bucket in needed:
+            self.group.reduce_scatter(bucket.flat, len(bucket.tail))
+        total, has_gradient = self._receive(loss)
+        flats = [bucket.flat[self.group.slice(bucket.length)] for bucket in needed]
+        _scale(flats, total)
+        _clip(flats, self.replica.clip, self._norm_over_ranks)
+        for shard in self._shards:
+            shard.takes_part = shard.bucket in needed
+            shard.hand_out(has_gradient)
+        return _like(loss, self.replica.global_loss)
+
+    def _norm_over_ranks(self, norm: float) -> float:
+        squares = np.array([norm * norm])
+        self.group.all_reduce(squares)
+        return math.sqrt(squares[0])
+
+    def _step_pieces(self) -> None:
+        """Schedulers and users change the settings of their optimizer; some optimizers change them in a step."""
+        _copy_settings(self.optimizer, self._twin)
+        self._twin.step()
+        _copy_settings(self._twin, self.optimizer)
+
+
+def exchange(group: Group, value: Any) -> list[Any]:
+    """Every rank's value, by rank: tensors and plain data, however large."""
+    if group.world_size == 1:
+        return [value]
+    written = io.BytesIO()
+    torch.save(value, written)
+    mine = np.frombuffer(written.getbuffer(), np.uint8)
+    sizes = np.zeros(group.world_size, np.int64)
+    sizes[group.rank] = len(mine)
+    group.all_reduce(sizes)
+    flat = np.zeros(group.world_size * sizes.max(), np.uint8)
+    flat[group.slice(len(flat))][: len(mine)] = mine
+    parts = group.all_gather(flat)
+    return [
+        torch.load(io.BytesIO(part[:size].tobytes()), weights_only=True)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+
+
+def _make_buckets(group: Group, params: list[torch.Tensor]) -> list[Bucket]:
+    """One for each dtype; parameters that are frozen now lie apart, so that they cost nothing while they are."""
+    kinds: dict[tuple[bool, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
+    for index, param in enumerate(params):
+        kinds.setdefault((not param.requires_grad, param.dtype), []).append((index, param))
+    if all(is_frozen for is_frozen, _ in kinds):
+        kinds[False, torch.float32] = []
+    ordered = sorted(kinds.items(), key=lambda item: item[0][0])
+    # For each parameter whether it has a gradient, then the weight and the weighted loss.
+    return [
+        Bucket(group, dtype, members, len(params) + 2 if number == 0 else 0)
+        for number, ((_, dtype), members) in enumerate(ordered)
+    ]
+
+
+def _scale(flats: list[torch.Tensor], total: float) -> None:
+    """Divide by the sum of weights."""
+    if total > 0 and abs(total - 1) > ROUNDING:
+        for flat in flats:
+            flat.mul_(1 / total)
+
+
+def _clip(
+    tensors: list[torch.Tensor], clip: tuple[Any, ...] | None, over_ranks: Callable[[float], float] | None = None
+) -> None:
+    """Clip combined gradients: ("value", low, high) each element, ("norm", most) all of them together."""
+    if clip is None:
+        return
+    if clip[0] == "value":
+        for tensor in tensors:
+            tensor.clamp_(*clip[1:])
+        return
+    norm = math.sqrt(sum(float(torch.linalg.vector_norm(tensor)) ** 2 for tensor in tensors))
+    factor = clip[1] / ((over_ranks(norm) if over_ranks else norm) + 1e-6)
+    if not factor >= 1:  # a norm that is not a number must be seen in the weights, as it would be without us
+        for tensor in tensors:
+            tensor.mul_(factor)
+
+
+def _copy_settings(source: optim.Optimizer, target: optim.Optimizer) -> None:
+    for theirs, mine in zip(source.param_groups, target.param_groups, strict=True):
+        mine.update({key: value for key, value in theirs.items() if key not in ("params", "param_names")})
+
+
+def _merge(param: torch.Tensor, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """A parameter's state from the states of its pieces, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    merged = {}
+    for key, value in parts[0].items():
+        if torch.is_tensor(value) and value.dim() == 1:
+            flat = torch.cat([part[key] for part in parts])
+            value = torch.empty_like(param, dtype=flat.dtype, device="cpu")
+            in_memory_order(value).copy_(flat)
+        merged[key] = value
+    return merged
+
+
+def _cut(param: torch.Tensor, piece: Piece, value: Any) -> Any:
+    """What of a parameter's state belongs to a piece of it; what is not there for each element belongs to all."""
+    if not torch.is_tensor(value):
+        return copy.deepcopy(value)
+    if value.shape != param.shape or piece.values.shape == param.shape:
+        return value.clone()
+    in_order = torch.empty_like(param, dtype=value.dtype, device=value.device).copy_(value)
+    return in_memory_order(in_order)[piece.start : piece.stop].clone()
+
+
+def _on_cpu(value: Any) -> Any:
+    """The same, with tensors in CPU memory of their own."""
+    if torch.is_tensor(value):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _on_cpu(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_on_cpu(each) for each in value)
+    return value
+
+
+def _like(loss: Any, value: float | None) -> Any:
+    """The combined loss in the form of this rank's."""
+    if value is None:
+        return loss
+    return torch.full_like(loss.detach(), value) if torch.is_tensor(loss) else value
