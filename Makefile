@@ -24,6 +24,7 @@ help:  ## what can be typed here
 
 .venv/.demo-$(ENGINE): pyproject.toml | .venv/bin/python
 	@echo "setting up for the demo on $(ENGINE) (once) ..."
+	$(PIP) "$(TORCH)"
 	$(PIP) -e ".[$(DEMO_EXTRAS_$(ENGINE))]"
 	@touch $@
 

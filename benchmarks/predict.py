@@ -102,7 +102,7 @@ def _estimator(kind: Kind) -> Any:
     from zoo.orca.learn.pytorch import Estimator
 
     return Estimator.from_torch(
-        model=create_model, optimizer=None, config={"kind": kind}, num_workers=WORKERS, backend="bigdl"
+        model=create_model, loss=nn.MSELoss(), config={"kind": kind}, num_workers=WORKERS, backend="bigdl"
     )
 
 

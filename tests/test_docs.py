@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -163,12 +164,19 @@ def test_files_named_in_the_map_exist(page):
         assert any(path.endswith(f"/{name}") for path in there), f"{page.name} names {name}, which is not there"
 
 
-def test_the_map_names_every_file_of_engine_and_data():
+def test_the_map_names_every_file_of_every_folder():
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("engine", "data", "data/pandas", "data/image"):
-        for path in (ROOT / "src/zoo/orca" / folder).glob("*.py"):
+    for top in ("engine", "data", "feed", "learn"):
+        for path in (ROOT / "src/zoo/orca" / top).rglob("*.py"):
+            names = f"`{path.name}`", f"`{path.parent.name}/{path.name}`"
             if path.name != "__init__.py":
-                assert f"`{path.name}`" in text, f"ARCHITECTURE.md does not say what {folder}/{path.name} is"
+                assert any(name in text for name in names), f"ARCHITECTURE.md does not say what {names[1]} is"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "<!-- support:" in page.read_text()], ids=lambda p: p.name)
+def test_support_tables_are_what_the_code_says(page):
+    filled = runpy.run_path(str(ROOT / "docs/support_table.py"))["filled"]
+    assert page.read_text() == filled(page.read_text()), "type: .venv/bin/python docs/support_table.py"
 
 
 def test_the_page_of_errors_names_every_error_and_its_builtin():

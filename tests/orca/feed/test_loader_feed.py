@@ -577,18 +577,18 @@ def test_worker_processes_may_be_spawned(engine):
     assert together(results) == plainly(fork)[0]
 
 
-def test_a_first_batch_can_be_had_without_changing_anything():
+def test_a_sample_can_be_had_without_changing_anything():
     data = Numbers(20)
     generator = torch.Generator().manual_seed(1)
     loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator, num_workers=2, timeout=5)
     feed = LoaderFeed(loader, None)
     before = generator.get_state(), torch.get_rng_state(), random.getstate()
-    assert feed.first_batch().shape == (4,)
+    assert feed.sample().shape == (4,)
     assert torch.equal(generator.get_state(), before[0])
     assert torch.equal(torch.get_rng_state(), before[1])
     assert random.getstate() == before[2]
-    assert LoaderFeed(from_config, None).first_batch() is None
-    assert LoaderFeed(DataLoader(Stream(3)), None).first_batch() is None
+    assert LoaderFeed(from_config, None).sample() is None
+    assert LoaderFeed(DataLoader(Stream(3)), None).sample() is None
 
 
 def test_loaders_are_told_from_other_things():

@@ -7,6 +7,7 @@ by an exchange of whole shards first.
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import itertools
 import re
@@ -115,6 +116,8 @@ class SparkEngine(Engine):
 
         def take_seat(rank: int, shards: Iterator[tuple[int, Any]]) -> Iterator[Any]:
             sit(seats_by_rank[rank], shards)
+            # Spark uses a Python worker again, with all it has loaded, only if it has read its input to the end.
+            collections.deque(shards, maxlen=0)
             return iter(())
 
         return SparkLaunch(self.sc, rdd.barrier().mapPartitionsWithIndex(take_seat))

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zoo.orca.errors import InvalidArgumentError, InvalidKeyError
+from zoo.orca.errors import InvalidArgumentError, InvalidKeyError, PreconditionError
 from zoo.orca.optional import require
 
 _DENSE = 1
@@ -50,6 +50,11 @@ def column_to_numpy(
     if not chunks:
         return column_to_numpy(pa.array([], array.type), name, as_float32_lists, accept_text)
     parts = [column_to_numpy(chunk, name, as_float32_lists, accept_text) for chunk in chunks]
+    return concatenate(name, parts)
+
+
+def concatenate(name: Any, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The arrays of parts of a column as one, without a copy if there is one only."""
     if len(parts) == 1:
         return parts[0]
     _check_one_shape(name, {part.shape[1:] for part in parts})
@@ -84,25 +89,38 @@ def series_to_numpy(series: pd.Series, name: Any, accept_text: bool = False) -> 
 def select_for_arrow(df: Any, names: Iterable[str], accept_text: bool = False) -> Any:
     """The named columns of a Spark DataFrame, each once, after a look at their types: no job is run.
 
-    ML vectors stay as they are: Arrow carries them as structs, which `column_to_numpy` makes dense.
+    ML vectors, dense and sparse, become arrays of float, so that whatever carries the columns carries plain lists.
     """
     names = list(dict.fromkeys(names))
-    fields: dict[str, Any] = {}
-    for field in df.schema.fields:
-        if field.name in fields and field.name in names:
-            raise InvalidArgumentError(f"there are several columns called {field.name!r}. Rename or drop one first.")
-        fields[field.name] = field
+    check_spark_columns(df, names, accept_text)
+    vectors = {field.name for field in df.schema.fields if is_vector(field.dataType)}
+    return df.select(*(_as_array(name) if name in vectors else spark_column(name) for name in names))
+
+
+def check_spark_columns(df: Any, names: Iterable[str], accept_text: bool = False) -> None:
+    """Raise a typed error unless each name is one column of the DataFrame, of a type that can become an array."""
+    if not isinstance(names, list | tuple) or not names:
+        raise PreconditionError(
+            f"feature_cols must be given for a Spark DataFrame: a list of column names. It has {df.columns}."
+        )
     for name in names:
-        if name not in fields:
-            raise missing_column(name, fields)
-        check_spark_type(fields[name].dataType, name, accept_text)
-    return df.select(*(spark_column(name) for name in names))
+        found = [field for field in df.schema.fields if field.name == name]
+        if not found:
+            raise missing_column(name, df.columns)
+        if len(found) > 1:
+            raise InvalidArgumentError(f"there are several columns called {name!r}. Rename or drop one first.")
+        check_spark_type(found[0].dataType, name, accept_text)
 
 
 def spark_column(name: str) -> Any:
     """The column of exactly that name, dots and backticks included."""
     functions = require("pyspark.sql.functions", "A Spark DataFrame")
     return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _as_array(vectors: str) -> Any:
+    functions = require("pyspark.ml.functions", "A Spark DataFrame")
+    return functions.vector_to_array(spark_column(vectors), "float32").alias(vectors)
 
 
 def check_spark_type(kind: Any, name: str, accept_text: bool = False) -> None:

@@ -36,7 +36,8 @@ class Layout:
 
     def __str__(self) -> str:
         arrays = [
-            f"{dtype}{list(shape) if shape else ''}" for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
+            f"{np.dtype(dtype)}{list(shape) if shape else ''}"
+            for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
         ]
         count = self.features.leaves
         labels = f", labels {describe(self.labels)} of {', '.join(arrays[count:])}" if self.labels else ""

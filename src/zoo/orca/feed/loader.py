@@ -59,8 +59,8 @@ class LoaderFeed(Feed):
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"engine": None, "_loader": None}  # these are the driver's
 
-    def first_batch(self) -> Any | None:
-        """On the driver: one batch, loaded without worker processes; None when it cannot be had beforehand.
+    def sample(self) -> Any | None:
+        """One batch, loaded without worker processes; None when it cannot be had on the driver.
 
         Neither the global generators nor the loader's own change by it."""
         if self._loader is None or is_stream(self._loader):

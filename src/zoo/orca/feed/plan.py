@@ -35,7 +35,7 @@ class Plan:
     """The global batches of every epoch.
 
     Args:
-        rows: the rows of each shard; empty shards count.
+        rows: the rows of each shard; empty shards have a number, but make no difference to the batches.
         batch_size: rows of a global batch; the last one of an epoch has what is left.
         shuffle: rows in another order each epoch; each batch takes from all shards in proportion to what they have.
         spread: whether each batch takes from all shards although nothing is shuffled, so that workers who hold
@@ -68,7 +68,7 @@ class Plan:
     def batches(self, epoch: int, start: int = 0) -> Iterator[list[Piece]]:
         """The epoch's global batches, from step `start` on."""
         random = np.random.default_rng([self.seed, epoch, _BATCHES])
-        order = random.permutation(len(self.rows)) if self.shuffle else np.arange(len(self.rows))
+        order = random.permutation(self._filled) if self.shuffle else self._filled
         sizes = np.array(self.rows, dtype=np.int64)[order]
         taken = np.zeros_like(sizes)
         for step in range(self.steps):
@@ -88,8 +88,14 @@ class Plan:
             return None
         rows = self.rows[shard]
         numbers = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
-        np.random.default_rng([self.seed, epoch, _ROWS, shard]).shuffle(numbers)
+        place = int(np.searchsorted(self._filled, shard))
+        np.random.default_rng([self.seed, epoch, _ROWS, place]).shuffle(numbers)
         return numbers
+
+    @cached_property
+    def _filled(self) -> np.ndarray:
+        """The shards with rows. Only their order counts, since not everyone who counts shards sees the empty ones."""
+        return np.flatnonzero(self.rows)
 
 
 def _in_proportion(left: np.ndarray, size: int, random: np.random.Generator) -> np.ndarray:

@@ -93,6 +93,7 @@ _kept: weakref.WeakKeyDictionary[Any, dict[Any, RowsFeed]] = weakref.WeakKeyDict
 def kept(owner: Any, is_cached: bool, key: Any, make: Callable[[], Feed]) -> Feed:
     """The feed made before from the same cached data, or a new one."""
     if not is_cached:
+        _kept.pop(owner, None)
         return make()
     feeds = _kept.setdefault(owner, {})
     if key not in feeds:

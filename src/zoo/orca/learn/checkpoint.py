@@ -6,6 +6,7 @@ import os
 import re
 import time
 import uuid
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from zoo.orca.optional import require
 
 _STAMP = re.compile(r"\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}|\d{8}_\d{6}")
 _MODEL = re.compile(r"model\.(\d+)")
+# What torch reads back with weights_only=True, beside its own types; of exactly these types.
+_PLAIN = {type(None), bool, int, float, complex, str, bytes, bytearray}
+_PLAIN_DICTS = {dict, OrderedDict, Counter}
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,16 @@ class Checkpoints:
 
 
 def run_folder(model_dir: str) -> Path:
-    """A new folder for one run, named by the time."""
-    return Path(model_dir) / time.strftime("%Y-%m-%d_%H-%M-%S")
+    """A new folder for one run, named by the time; runs that start in one second get the seconds that follow."""
+    now = time.time()
+    while True:
+        folder = Path(model_dir) / time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            now += 1
+        else:
+            return folder
 
 
 def models_folder(run: Path) -> Path:
@@ -42,8 +54,9 @@ def models_folder(run: Path) -> Path:
 
 
 def write_state(path: str, state: Any) -> None:
-    """Write tensors and plain data to a path: aside, synced, and renamed, so that a reader finds all of it or nothing."""
+    """Write tensors and plain data to a path: aside, synced, renamed, so that a reader finds all of it or nothing."""
     torch = require("torch", "Writing a checkpoint")
+    _need_plain(state, "", (torch.Tensor, torch.dtype, torch.device, torch.layout))
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -55,6 +68,23 @@ def write_state(path: str, state: Any) -> None:
         os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _need_plain(value: Any, place: str, tensors: tuple[type, ...]) -> None:
+    """Refuse what weights-only loading would refuse to read back."""
+    if isinstance(value, dict) and type(value) in _PLAIN_DICTS:
+        for key, each in value.items():
+            _need_plain(each, f"{place}[{key!r}]", tensors)
+    elif isinstance(value, list | tuple | set):
+        for number, each in enumerate(value):
+            _need_plain(each, f"{place}[{number}]", tensors)
+    elif type(value) not in _PLAIN and not isinstance(value, tensors):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise CheckpointError(
+            f"a checkpoint holds tensors and plain data, so that reading one runs no code, but there is a {kind} at "
+            f"state{place}. Let state_dict() give a number, text, list, dict or tensor instead: float(value), "
+            "torch.from_numpy(value)."
+        )
 
 
 def read_state(path: str) -> Any:
@@ -69,6 +99,16 @@ def read_state(path: str) -> Any:
             f"{path} cannot be read: it is damaged, or holds more than tensors and plain data. Expected what save() or "
             f"torch.save(model.state_dict(), path) writes. ({type(error).__name__}: {str(error).splitlines()[0]})"
         ) from error
+
+
+def read_dict(path: str) -> dict[str, Any]:
+    """Read a file that must hold a dict."""
+    state = read_state(path)
+    if not isinstance(state, dict):
+        raise CheckpointError(
+            f"{path} holds a {type(state).__name__}. Expected what save() or a checkpoint wrote, or a state_dict."
+        )
+    return state
 
 
 def find_checkpoint(folder: str, version: int | None = None, prefix: str | None = None) -> tuple[Path, int]:
@@ -98,9 +138,8 @@ def find_checkpoint(folder: str, version: int | None = None, prefix: str | None 
 def read_checkpoint(folder: str, version: int | None = None, prefix: str | None = None) -> dict[str, Any]:
     """The state in a folder of checkpoints, the newest by default."""
     parent, number = find_checkpoint(folder, version, prefix)
-    state = read_state(str(parent / f"model.{number}"))
     rest = _optimizer_file(parent, number, prefix)
-    return state | (read_state(str(rest)) if rest is not None else {})
+    return read_dict(str(parent / f"model.{number}")) | (read_dict(str(rest)) if rest is not None else {})
 
 
 def _optimizer_file(parent: Path, number: int, prefix: str | None) -> Path | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.orca.context import current_engine, engine_of_spark
 from zoo.orca.engine.gang import GangOptions, run_gang
-from zoo.orca.errors import InvalidArgumentError, PreconditionError, ReplicasDifferError
+from zoo.orca.engine.ray_session import ray_is_running
+from zoo.orca.errors import ContextError, InvalidArgumentError, PreconditionError, ReplicasDifferError
 from zoo.orca.feed import as_feed, engine_of, kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn import worker
@@ -77,6 +79,11 @@ class Gang:
         if name == "ray":
             from zoo.orca.engine.ray import RayEngine
 
+            if not ray_is_running():
+                raise ContextError(
+                    'backend="ray" needs a Ray that runs. Type: init_orca_context("ray"), or use '
+                    'backend="torch_distributed", which goes where the data is.'
+                )
             return RayEngine()
         return None
 
@@ -126,21 +133,22 @@ class Estimator(BaseEstimator):
     def __init__(self, gang: Gang, config: dict[str, Any], model_dir: str | None, seed: int):
         self._gang = gang
         self._config = config
-        self._model_dir = model_dir
+        self._model_dir = None if model_dir is None else check_path(model_dir, "model_dir")
+        self._run_folder: Path | None = None
         self._seed = seed
         self._state: dict[str, Any] | None = None
         self._where = TrainState()
         self._summaries = Summaries()
         self._wants_summaries = False
-        self._data_sample: tuple[Any, ...] | None = None
+        self._known_shapes: dict[str, tuple[int, ...]] = {}
 
     @abstractmethod
     def _learning(self) -> Learning:
         """What workers build their replica from; typed errors for what cannot work."""
 
     @abstractmethod
-    def _check_batch(self, feed: Feed) -> None:
-        """Raise a typed error if the model cannot take the feed's first rows."""
+    def _check_batch(self, feed: Feed, what: str = "data") -> None:
+        """Raise a typed error if the model cannot take the feed's first rows; errors call the data `what`."""
 
     def _run_fit(
         self,
@@ -158,6 +166,8 @@ class Estimator(BaseEstimator):
         validation = self._validation_feed(data, validation_data, columns, engine)
         feed = self._feed(data, columns, engine)
         self._check_batch(feed)
+        if validation is not None:
+            self._check_batch(validation, "validation_data")
         trigger = Trigger.convert_trigger(checkpoint_trigger)
         job = FitJob(
             learning=learning,
@@ -223,7 +233,11 @@ class Estimator(BaseEstimator):
         return size
 
     def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
-        return as_feed(data, columns, self._config, engine, what)
+        feed = as_feed(data, columns, self._config, engine, what)
+        layout = getattr(feed, "layout", None)
+        if layout is not None:
+            self._known_shapes |= dict(zip(columns.features, layout.shapes, strict=False))
+        return feed
 
     def _validation_feed(self, data: Any, validation: Any, columns: Columns, engine: Engine) -> Feed | None:
         if validation is None:
@@ -237,17 +251,16 @@ class Estimator(BaseEstimator):
         return self._feed(validation, columns, engine, "validation_data").gathered()
 
     def _start_run(self, checkpoints: bool) -> Checkpoints | None:
-        """The folders of this run, if a model_dir was given."""
+        """Where this fit writes to, if a model_dir was given: one folder for all fits of an estimator."""
         if self._model_dir is None:
             if checkpoints:
-                raise InvalidArgumentError(
-                    "checkpoint_trigger needs a place to write to: pass model_dir=... to the estimator's factory."
-                )
+                logger.warning("no checkpoint is written, because there is no model_dir to write to.")
             return None
-        run = run_folder(self._model_dir)
-        if not self._wants_summaries:
-            self._summaries.to(run / "summary")
-        return Checkpoints(str(models_folder(run)), self._checkpoint_name()) if checkpoints else None
+        if self._run_folder is None:
+            self._run_folder = run_folder(self._model_dir)
+            if not self._wants_summaries:
+                self._summaries.to(self._run_folder / "summary")
+        return Checkpoints(str(models_folder(self._run_folder)), self._checkpoint_name()) if checkpoints else None
 
     def _checkpoint_name(self) -> str:
         return f"{type(self).__name__}{id(self):x}"
@@ -279,7 +292,7 @@ class Estimator(BaseEstimator):
     def set_tensorboard(self, log_dir: str, app_name: str) -> None:
         """Write summaries to `log_dir/app_name/train` and `log_dir/app_name/validation`, for TensorBoard."""
         self._wants_summaries = True
-        self._summaries.to(Path(log_dir) / app_name)
+        self._summaries.to(Path(check_path(log_dir, "log_dir")) / check_path(app_name, "app_name"))
 
     def get_train_summary(self, tag: str | None = None) -> list[list[float]] | None:
         """[iteration, value, time] of "Loss", "Throughput" or "LearningRate"; None when no summary is written."""
@@ -305,14 +318,37 @@ def check_epochs(epochs: Any) -> int:
     return epochs
 
 
+def check_path(path: Any, name: str) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgumentError(f"{name} must be a path, but is {path!r}.")
+    return os.fspath(path)
+
+
+def check_num_steps(num_steps: Any) -> int | None:
+    if num_steps is not None and (isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1):
+        raise InvalidArgumentError(f"num_steps must be a whole number of at least 1, or None, but is {num_steps!r}.")
+    return num_steps
+
+
+def check_dict(value: Any, name: str) -> dict[str, Any]:
+    """A copy of a dict that may be left out."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidArgumentError(f"{name} must be a dict or None, but is {value!r}.")
+    return dict(value or {})
+
+
 def as_columns(feature_cols: Any, label_cols: Any, weight_col: str | None = None) -> Columns:
     """Names of columns as users give them: a list, or one name by itself."""
+    if weight_col is not None and not isinstance(weight_col, str | int):
+        raise InvalidArgumentError(f"weight_col must be the name of one column, but is {weight_col!r}.")
     return Columns(_names(feature_cols, "feature_cols"), _names(label_cols, "label_cols"), weight_col)
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
-    names = [given] if isinstance(given, str) else list(given or [])
-    if not all(isinstance(name, str | int) for name in names):
+    names = [given] if isinstance(given, str) else given
+    if names is None:
+        return ()
+    if not isinstance(names, Iterable) or not all(isinstance(name, str | int) for name in names):
         raise InvalidArgumentError(f"{what} must be a list of column names, but is {given!r}.")
     return tuple(names)
 

@@ -117,9 +117,7 @@ def measure(
     parts = worker.all_gather((figures, {name: metric.state() for name, metric in metrics.items()}))
     for name, metric in metrics.items():
         metric.load_sum(np.sum([states[name] for _, states in parts], axis=0))
-    return combine([figures for figures, _ in parts]) | {
-        name: metric.value() for name, metric in metrics.items()
-    }
+    return combine([figures for figures, _ in parts]) | {name: metric.value() for name, metric in metrics.items()}
 
 
 def combine(parts: list[dict[str, Any]]) -> dict[str, Any]:

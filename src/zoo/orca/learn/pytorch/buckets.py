@@ -61,12 +61,16 @@ class Bucket:
     def flat(self) -> torch.Tensor:
         """The buffer. It is made at the first use: frozen parameters may never need one."""
         if self._flat is None:
-            self._flat = _new_buffer(self.group, self.length + self._tail, SUMMED_AS.get(self.dtype, np.float32))
-            self.views = [
-                shaped_like(param, self._flat[offset : offset + _room(param)])
-                for param, offset in zip(self.params, self.offsets, strict=True)
-            ]
+            self._flat = self._make_flat()
         return self._flat
+
+    def _make_flat(self) -> torch.Tensor:
+        flat = _new_buffer(self.group, self.length + self._tail, SUMMED_AS.get(self.dtype, np.float32))
+        self.views = [
+            shaped_like(param, flat[offset : offset + _room(param)])
+            for param, offset in zip(self.params, self.offsets, strict=True)
+        ]
+        return flat
 
     @property
     def tail(self) -> torch.Tensor:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from zoo.orca.engine.pickling import pack
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed
 from zoo.orca.learn import spark_estimator
-from zoo.orca.learn.checkpoint import read_checkpoint, read_state, write_state
+from zoo.orca.learn.checkpoint import read_checkpoint, read_dict, write_state
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
-from zoo.orca.learn.estimator import Gang, as_columns, check_epochs
+from zoo.orca.learn.estimator import Gang, as_columns, check_dict, check_epochs, check_num_steps, check_path
 from zoo.orca.learn.metrics import Metric
+from zoo.orca.learn.predict import predict
 from zoo.orca.learn.pytorch.learner import TorchLearning, TorchPredictor, dry_run
 from zoo.orca.learn.pytorch.recipe import TorchRecipe, as_list, is_creator
 from zoo.orca.learn.pytorch.remote import RemoteWorkers
@@ -80,7 +85,7 @@ class Estimator:
             (64, 1)
         """
         gang = Gang(backend, workers_per_node, num_workers)
-        config = dict(config or {})
+        config = check_dict(config, "config")
         if "batch_size" in config:
             raise PreconditionError(
                 "config must not hold batch_size, which fit, evaluate and predict take, and which creators of data "
@@ -125,6 +130,7 @@ class PyTorchEstimator(SharedEstimator):
         self._recipe = recipe
         self._clip: tuple[Any, ...] | None = None
         self._name = f"TorchModel{uuid.uuid4().hex[:8]}"
+        self._predicting: tuple[Any, TorchPredictor] | None = None
 
     def __repr__(self) -> str:
         model = self._recipe.model
@@ -147,16 +153,15 @@ class PyTorchEstimator(SharedEstimator):
             profile: accepted as published.
             sample: a row like the data's, for streaming frames whose arrays have a length that nothing tells.
         """
-        from zoo.orca.learn import predict
-
         columns = as_columns(feature_cols, None)
-        size = self._check_batch_size(None, batch_size, 1) if batch_size is not None else self._predict_batch_size
-        return predict.predict(data, self._predictor(), size, columns.features, self._predict_known(columns, sample))
+        size = self._check_batch_size((), batch_size, 1) if batch_size is not None else self._predict_batch_size
+        return predict(data, self._predictor(), size, columns.features, sample, self._known_shapes, self.squeeze)
 
     def get_model(self) -> Any:
         """A copy of the model with the trained weights and buffers; a list where there are several."""
         recipe = self._recipe
-        models = recipe.build_models() if is_creator(recipe.model) else copy.deepcopy(as_list(recipe.model))
+        with torch.random.fork_rng(devices=[]):  # a creator is seeded, and the caller's own numbers go on as they were
+            models = recipe.build_models() if is_creator(recipe.model) else copy.deepcopy(as_list(recipe.model))
         if self._state is not None:
             for model, weights in zip(models, self._state["models"], strict=True):
                 model.load_state_dict(weights)
@@ -164,14 +169,14 @@ class PyTorchEstimator(SharedEstimator):
 
     def set_constant_gradient_clipping(self, min: float, max: float) -> None:
         """Clip every element of the gradient, over all workers, to a range."""
-        if not min < max:
-            raise InvalidArgumentError(f"expected min below max, but they are {min} and {max}.")
+        if not (_is_real(min) and _is_real(max) and min < max):
+            raise InvalidArgumentError(f"expected numbers, min below max, but they are {min!r} and {max!r}.")
         self._clip = ("value", float(min), float(max))
 
     def set_l2_norm_gradient_clipping(self, clip_norm: float) -> None:
         """Scale the gradient, over all workers, down to an L2 norm of at most clip_norm."""
-        if not clip_norm > 0:
-            raise InvalidArgumentError(f"clip_norm must be above 0, but is {clip_norm}.")
+        if not (_is_real(clip_norm) and clip_norm > 0):
+            raise InvalidArgumentError(f"clip_norm must be a number above 0, but is {clip_norm!r}.")
         self._clip = ("norm", float(clip_norm))
 
     def clear_gradient_clipping(self) -> None:
@@ -180,7 +185,7 @@ class PyTorchEstimator(SharedEstimator):
 
     def load_orca_checkpoint(self, path: str, version: int | None = None, prefix: str | None = None) -> Any:
         """Go on from a checkpoint below a folder: of the newest run the highest number, or the version given."""
-        self._adopt(read_checkpoint(path, version, prefix), path)
+        self._adopt(read_checkpoint(check_path(path, "path"), version, prefix), path)
         return self
 
     def shutdown(self, force: bool = False) -> None:
@@ -190,18 +195,27 @@ class PyTorchEstimator(SharedEstimator):
         packed = pack(self._recipe, "the model (with its optimizer, loss and creators)")
         return TorchLearning(packed, make_sync(self._gang.sync).sharded, self._clip)
 
-    def _check_batch(self, feed: Feed) -> None:
+    def _check_batch(self, feed: Feed, what: str = "data") -> None:
+        layout = getattr(feed, "layout", None)
+        if layout is not None and layout.labels is None:
+            self._recipe.check_unlabelled(what)
         batch = feed.sample()
         if batch is None or is_creator(self._recipe.model):
             return
-        dry_run(self._recipe, as_list(self._recipe.model), batch)
+        dry_run(self._recipe, as_list(self._recipe.model), batch, what)
 
     def _checkpoint_name(self) -> str:
         return self._name
 
     def _predictor(self) -> TorchPredictor:
-        weights = self._state["models"] if self._state is not None else None
-        return TorchPredictor(uuid.uuid4().hex, self._recipe, weights, self.squeeze)
+        """The model as it is now; the same one, for processes that hold it already, until it changes."""
+        if self._predicting is None or self._predicting[0] is not self._state:
+            recipe = dataclasses.replace(self._recipe, optimizer=None, scheduler=None, metrics=None)
+            weights = self._state["models"] if self._state is not None else None
+            if not is_creator(recipe.model):
+                recipe.model, weights = self.get_model(), None
+            self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, weights))
+        return self._predicting[1]
 
     def _adopt(self, state: dict[str, Any], path: str) -> None:
         """Take a state that was read, if it is this model's."""
@@ -219,8 +233,24 @@ class PyTorchEstimator(SharedEstimator):
                 raise CheckpointError(
                     f"{path} was written for another model: {error}. Expected the weights of {type(model).__name__}."
                 ) from error
+        self._check_optimizers(state.get("optimizers") or [], models, path)
         self._state = state
         self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
+
+    def _check_optimizers(self, states: list[Any], models: list[Any], path: str) -> None:
+        """Refuse the states of optimizers of another kind, which would fail much later, on a worker."""
+        if not states:
+            return
+        optimizers = self._recipe.build_optimizers(models)
+        known = [_options_of(each.state_dict()) for each in optimizers]
+        found = [_options_of(each) for each in states]
+        if len(known) != len(found) or any(a - b and b - a for a, b in zip(known, found, strict=True)):
+            names = ", ".join(type(each).__name__ for each in optimizers)
+            raise CheckpointError(
+                f"{path} holds the state of {len(found)} other optimizer(s) than this estimator's ({names}). Give the "
+                "optimizers that it was saved with, or save the weights alone: torch.save(est.get_model().state_dict(), "
+                "path)."
+            )
 
     def _first_state(self) -> dict[str, Any]:
         """The state so far, or that of the model as it was given."""
@@ -269,15 +299,16 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
             labels_cols: another spelling of label_cols.
             weight_col: a column of row weights.
         """
-        self._use_metrics(validation_methods or validation_metrics)
-        if validation_data is not None and not self._recipe.metrics:
-            raise PreconditionError(
-                "validation_data needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_methods here."
-            )
-        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
+        columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         missing = range(self._where.epoch - 1, check_epochs(epochs))
-        if missing:
-            self._run_fit(data, missing, batch_size, columns, validation_data, checkpoint_trigger)
+        with self._measuring(validation_methods or validation_metrics):
+            if validation_data is not None and not self._recipe.metrics:
+                raise PreconditionError(
+                    "validation_data needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_methods=... "
+                    "here."
+                )
+            if missing:
+                self._run_fit(data, missing, batch_size, columns, validation_data, checkpoint_trigger)
         return self
 
     def evaluate(
@@ -292,38 +323,53 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
         labels_cols: Any = None,
     ) -> dict[str, float]:
         """The metrics over all rows, by BigDL's names: {"Top1Accuracy": 0.97}."""
-        self._use_metrics(validation_methods or validation_metrics)
-        if not self._recipe.metrics:
-            raise PreconditionError(
-                "evaluate needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_metrics here."
-            )
-        figures = self._run_evaluate(data, batch_size, as_columns(feature_cols, label_cols or labels_cols))
-        return {name: figures[name] for name in self._recipe.build_metrics()}
+        columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols)
+        with self._measuring(validation_methods or validation_metrics):
+            if not self._recipe.metrics:
+                raise PreconditionError(
+                    "evaluate needs metrics: pass metrics=[Accuracy()] to from_torch, or validation_metrics here."
+                )
+            figures = self._run_evaluate(data, batch_size, columns)
+            return {name: figures[name] for name in self._recipe.build_metrics()}
 
     def save(self, model_path: str) -> str:
         """Write the model's state_dict to a path, and the optimizer beside it as `<stem>_optim<.ext>`."""
+        path = check_path(model_path, "model_path")
         state = self._first_state()
         models = state["models"]
-        write_state(model_path, models[0] if len(models) == 1 else {"models": models})
-        write_state(_beside(model_path), {key: value for key, value in state.items() if key != "models"})
+        write_state(path, models[0] if len(models) == 1 else {"models": models})
+        write_state(_beside(path), {key: value for key, value in state.items() if key != "models"})
         return model_path
 
     def load(self, model_path: str, loss: Any = None) -> PyTorchSparkEstimator:
         """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
+        path = check_path(model_path, "model_path")
+        if Path(path).is_dir():
+            self.load_orca_checkpoint(path)
+        else:
+            found = read_dict(path)
+            models = found["models"] if isinstance(found.get("models"), list) else [found]
+            rest = read_dict(_beside(path)) if Path(_beside(path)).is_file() else {}
+            self._adopt({"models": models} | rest, path)
         if loss is not None:
             self._recipe.loss = loss
-        if Path(model_path).is_dir():
-            return self.load_orca_checkpoint(model_path)
-        found = read_state(model_path)
-        models = found["models"] if isinstance(found, dict) and isinstance(found.get("models"), list) else [found]
-        rest = read_state(_beside(model_path)) if Path(_beside(model_path)).is_file() else {}
-        self._adopt({"models": models} | rest, model_path)
         return self
 
-    def _use_metrics(self, metrics: Any) -> None:
+    @contextlib.contextmanager
+    def _measuring(self, metrics: Any) -> Iterator[None]:
+        """Use other metrics than the constructor's while a call lasts."""
+        before = self._recipe.metrics
         if metrics is not None:
             Metric.convert_metrics_dict(metrics, self.metric_backend)
             self._recipe.metrics = metrics
+        try:
+            yield
+        finally:
+            self._recipe.metrics = before
+
+
+def _at_epoch_end(state: TrainState) -> bool:
+    return state.epoch_finished
 
 
 class PyTorchRayEstimator(PyTorchEstimator):
@@ -332,6 +378,7 @@ class PyTorchRayEstimator(PyTorchEstimator):
     metric_backend = "pytorch"
     squeeze = True
     _predict_batch_size = 32
+    _validate_when = staticmethod(_at_epoch_end)
 
     def fit(
         self,
@@ -358,7 +405,7 @@ class PyTorchRayEstimator(PyTorchEstimator):
             info: handed to the operator's hooks.
             validation_data: measured after every epoch, or when checkpoint_trigger fires, as "val_..." figures.
         """
-        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
+        columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         done = self._where.epoch - 1
         outcomes = self._run_fit(
             data,
@@ -368,7 +415,7 @@ class PyTorchRayEstimator(PyTorchEstimator):
             validation_data,
             checkpoint_trigger,
             profile=profile,
-            info=dict(info or {}),
+            info=check_dict(info, "info"),
         )
         by_epoch = [list(workers) for workers in zip(*(each.epochs for each in outcomes), strict=True)]
         return [combine_epoch(workers) for workers in by_epoch] if reduce_results else by_epoch
@@ -387,28 +434,39 @@ class PyTorchRayEstimator(PyTorchEstimator):
         weight_col: str | None = None,
     ) -> dict[str, Any]:
         """Metrics by their names, "val_loss" and "num_samples", over all rows (or the first num_steps batches)."""
-        columns = as_columns(feature_cols, label_cols or labels_cols, weight_col)
-        figures = self._run_evaluate(data, batch_size, columns, num_steps, info=dict(info or {}), profile=profile)
+        columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
+        steps = check_num_steps(num_steps)
+        figures = self._run_evaluate(data, batch_size, columns, steps, info=check_dict(info, "info"), profile=profile)
         return {name: value for name, value in figures.items() if not name.startswith("last_")}
 
     def save(self, model_path: str) -> str:
         """Write the state of training (models, optimizers, schedulers, operator) to a path."""
-        write_state(model_path, self._first_state())
+        write_state(check_path(model_path, "model_path"), self._first_state())
         return model_path
 
     def load(self, model_path: str) -> PyTorchRayEstimator:
         """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
-        if Path(model_path).is_dir():
-            return self.load_orca_checkpoint(model_path)
-        found = read_state(model_path)
-        is_state = isinstance(found, dict) and isinstance(found.get("models"), list)
-        self._adopt(found if is_state else {"models": [found]}, model_path)
+        path = check_path(model_path, "model_path")
+        if Path(path).is_dir():
+            return self.load_orca_checkpoint(path)
+        found = read_dict(path)
+        self._adopt(found if isinstance(found.get("models"), list) else {"models": [found]}, path)
         return self
 
     @property
     def estimator(self) -> RemoteWorkers:
         """The workers as the published interface shows them: `.remote_workers`, `.num_workers`, `.horovod_runner`."""
         return RemoteWorkers(self._engine_now(), self._gang, self._first_state)
+
+
+def _options_of(state: Any) -> set[str]:
+    """The names of what an optimizer's state_dict can set."""
+    groups = state.get("param_groups") if isinstance(state, dict) else None
+    return {name for group in groups or [] for name in group}
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def combine_epoch(workers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.orca.errors import BatchError
+from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.learner import Learner
 from zoo.orca.learn.pytorch.loss import words
 from zoo.orca.learn.pytorch.recipe import TorchRecipe
 from zoo.orca.learn.pytorch.replica import Replica
-from zoo.orca.learn.pytorch.training_operator import SCHEDULER_STEP, TrainingOperator, unpack
+from zoo.orca.learn.pytorch.training_operator import SCHEDULER_STEP, TrainingOperator, need_dict, unpack
 
 if TYPE_CHECKING:
     from zoo.orca.engine.pickling import Packed
@@ -78,7 +78,7 @@ class TorchLearner(Learner):
         info = {SCHEDULER_STEP: self.recipe.scheduler_step_freq} | info
         self.operator.timers.reset()
         try:
-            return self.operator.train_epoch(batches, info)
+            return need_dict(self.operator.train_epoch(batches, info), "train_epoch")
         finally:
             self._share = None
 
@@ -95,7 +95,7 @@ class TorchLearner(Learner):
         metrics = self.recipe.build_metrics()
         before = [model.training for model in self.models]
         try:
-            figures = self.operator.validate(self._measured(shares), info, metrics)
+            figures = need_dict(self.operator.validate(self._measured(shares), info, metrics), "validate")
         finally:
             for model, training in zip(self.models, before, strict=True):
                 model.train(training)
@@ -134,7 +134,8 @@ class TorchLearner(Learner):
             each.load_state_dict(known)
         operator = state.get("operator") or {}
         self.operator.global_step = operator.get("global_step", 0)
-        self.operator.load_state_dict(operator.get("own", {}))
+        if "own" in operator:
+            self.operator.load_state_dict(operator["own"])
 
     def _hear(self, loss: Tensor, denominator: float | None) -> None:
         if self._share is not None:
@@ -170,31 +171,29 @@ class TorchLearner(Learner):
 class TorchPredictor:
     """The model for prediction, as it travels to the workers; loaded once in each process."""
 
-    def __init__(self, key: str, recipe: TorchRecipe, models: list[dict[str, Tensor]] | None, squeeze: bool):
+    def __init__(self, key: str, recipe: TorchRecipe, weights: list[dict[str, Tensor]] | None):
         self.key = key
         self._recipe = recipe
-        self._models = models
-        self._squeeze = squeeze
+        self._weights = weights
 
-    def load(self) -> Any:
+    def load(self) -> Callable[[tuple[Any, ...]], Any]:
         """A function from a tuple of features to an array, or a list of them for several outputs."""
         recipe = self._recipe
-        models = recipe.build_models()
-        for model, weights in zip(models, self._models or [], strict=False):
+        with torch.random.fork_rng(devices=[]):
+            models = recipe.build_models()
+        for model, weights in zip(models, self._weights or [], strict=False):
             model.load_state_dict(weights)
         operator = recipe.build_operator(models, [], [], rank=0)
         dtype = float_type(models)
-        squeeze = self._squeeze
 
         def predict(features: tuple[Any, ...]) -> Any:
-            arguments = tuple(to_tensors(each, dtype) for each in features)
-            (output,) = operator.predict([arguments])
-            return to_arrays(output, squeeze)
+            (output,) = operator.predict([tuple(to_tensors(each, dtype) for each in features)])
+            return to_arrays(output)
 
         return predict
 
 
-def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any) -> None:
+def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what: str = "data") -> None:
     """Forward a few rows on the driver, so that shapes that do not fit are an error before anything is started.
 
     The model is left as it was: not trained, its buffers and the random state untouched.
@@ -208,12 +207,16 @@ def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any) -> N
             output = model(*features)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise BatchError(
-                f"the model cannot take the data: it was called with {', '.join(map(words, features))}, and raised "
+                f"the model cannot take {what}: it was called with {', '.join(map(words, features))}, and raised "
                 f"{type(error).__name__}: {error} Check the features (feature_cols, shapes, types) against forward()."
             ) from error
         criterion = recipe.build_criterion()
         if criterion is not None:
-            criterion(output, target)
+            try:
+                criterion(output, target)
+            except InvalidArgumentError as error:
+                error.add_note(f"The first rows of {what} were tried before anything was started.")
+                raise
 
 
 @contextlib.contextmanager
@@ -253,16 +256,13 @@ def to_tensors(value: Any, floats: torch.dtype) -> Any:
     return value
 
 
-def to_arrays(output: Any, squeeze: bool) -> Any:
+def to_arrays(output: Any) -> Any:
     """A model's output as an array, or a list of arrays for several outputs."""
     if isinstance(output, dict):
         output = list(output.values())
     if isinstance(output, list | tuple):
-        return [to_arrays(each, squeeze) for each in output]
-    array = output.detach().cpu().numpy() if isinstance(output, Tensor) else np.asarray(output)
-    while squeeze and array.ndim > 1 and array.shape[-1] == 1:
-        array = array[..., 0]
-    return array
+        return [to_arrays(each) for each in output]
+    return output.detach().cpu().numpy() if isinstance(output, Tensor) else np.asarray(output)
 
 
 def on_cpu(value: Any) -> Any:

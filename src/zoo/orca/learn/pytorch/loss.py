@@ -32,20 +32,22 @@ class Criterion:
         self.tell: Callable[[Tensor, float | None], None] | None = None
         self.is_sum = getattr(loss, "reduction", "mean") == "sum"
 
-    def __call__(self, output: Any, target: Any) -> Tensor:
+    def __call__(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
+        """The loss; operators of the user's own may have losses of more than two arguments."""
         target, weights = _as_torch_wants(target), self.row_weights
+        loss_of = self._plain if weights is None else functools.partial(self._weighted, weights)
         try:
-            loss = self._plain(output, target) if weights is None else self._weighted(output, target, weights)
+            loss = loss_of(output, target, *more, **named)
         except InvalidArgumentError:
             raise
         except (RuntimeError, IndexError, ValueError) as error:
-            raise explain(error, output, target) from error
+            raise explain(error, output, target, getattr(self.loss, "ignore_index", None)) from error
         if self.tell is not None:
             self.tell(loss, self.denominator)
         return loss
 
-    def _plain(self, output: Any, target: Any) -> Tensor:
-        loss = _need_scalar(self.loss(output, target))
+    def _plain(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
+        loss = _need_scalar(self.loss(output, target, *more, **named))
         self.denominator = _denominator(self.loss, output, target)
         return loss
 
@@ -55,8 +57,8 @@ class Criterion:
             raise AttributeError(name)
         return getattr(self.loss, name)
 
-    def _weighted(self, output: Any, target: Any, weights: Tensor) -> Tensor:
-        losses = row_losses(self.loss)(output, target)
+    def _weighted(self, weights: Tensor, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
+        losses = row_losses(self.loss)(output, target, *more, **named)
         if losses.ndim == 0 or len(losses) != len(weights):
             raise InvalidArgumentError(
                 f"weight_col needs a loss for each of the {len(weights)} rows, but the loss gives the shape "
@@ -81,11 +83,12 @@ def row_losses(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     )
 
 
-def explain(error: Exception, output: Any, target: Any) -> BatchError:
+def explain(error: Exception, output: Any, target: Any, ignored: int | None = None) -> BatchError:
     """Why the loss did not take a batch, in the user's words."""
     if isinstance(output, Tensor) and isinstance(target, Tensor) and output.ndim > 1 and not target.is_floating_point():
         classes = output.shape[1]
-        low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
+        counted = target if ignored is None else target[target != ignored]
+        low, high = (int(counted.min()), int(counted.max())) if counted.numel() else (0, 0)
         if low < 0 or high >= classes:
             return BatchError(
                 f"labels are out of range: the model has {classes} outputs, so labels must be 0 to {classes - 1}, but "

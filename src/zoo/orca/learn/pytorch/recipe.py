@@ -41,12 +41,25 @@ class TorchRecipe:
         """Raise a typed error for what cannot work, on the driver, before anything is started."""
         self._check_model()
         self._check_optimizer()
+        self._check_callables()
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise InvalidArgumentError(f"seed must be a whole number, but is {self.seed!r}.")
         if self.loss is None and self.operator_cls.forward_batch is TrainingOperator.forward_batch:
             raise InvalidArgumentError(
                 "loss must be given: a torch loss such as torch.nn.MSELoss(), a function loss(output, target), or a "
                 "creator loss(config). Only a TrainingOperator with its own forward_batch can do without."
             )
         Metric.convert_metrics_dict(self.metrics, self.metric_backend)
+
+    def check_unlabelled(self, what: str) -> None:
+        """Raise a typed error if the loss cannot do without labels; a loss of the user's own is given -1 for each."""
+        criterion = self.build_criterion() if self.operator_cls is TrainingOperator else None
+        if criterion is None or not _is_torchs_own(criterion.loss):
+            return
+        raise InvalidArgumentError(
+            f"the loss compares outputs with labels, but {what} has none. Give them: label_cols=[...] for columns, "
+            '(x, y) or {"x": x, "y": y} for arrays and shards.'
+        )
 
     def build_models(self) -> list[torch.nn.Module]:
         torch.manual_seed(self.seed)  # every rank starts with the same weights
@@ -111,6 +124,25 @@ class TorchRecipe:
             use_tqdm=self.use_tqdm,
         )
 
+    def _check_callables(self) -> None:
+        if self.loss is not None and not callable(self.loss):
+            raise InvalidArgumentError(
+                "loss must be a torch loss such as torch.nn.MSELoss(), a function loss(output, target), or a creator "
+                f"loss(config), but is {self.loss!r}."
+            )
+        known = LRScheduler | ReduceLROnPlateau
+        if self.scheduler is not None and not all(
+            callable(each) or isinstance(each, known) for each in as_list(self.scheduler)
+        ):
+            raise InvalidArgumentError(
+                "scheduler_creator must be a function scheduler(optimizer, config) that returns a torch scheduler, or "
+                f"a torch scheduler, but is {self.scheduler!r}."
+            )
+        if self.initialization_hook is not None and not callable(self.initialization_hook):
+            raise InvalidArgumentError(
+                f"initialization_hook must be a function without arguments, but is {self.initialization_hook!r}."
+            )
+
     def _check_model(self) -> None:
         if isinstance(self.model, type):
             raise InvalidArgumentError(
@@ -152,7 +184,10 @@ def is_loss_creator(loss: Any) -> bool:
     """A function of one argument makes a loss from config; a loss takes (output, target)."""
     if loss is None or isinstance(loss, torch.nn.Module) or not callable(loss):
         return False
-    return len(_required(loss)) == 1
+    try:
+        return len(_required(loss)) == 1
+    except ValueError:  # functions written in C do not tell what they take
+        return False
 
 
 def call_creator(creator: Callable[..., Any], *arguments: Any) -> Any:
@@ -162,6 +197,11 @@ def call_creator(creator: Callable[..., Any], *arguments: Any) -> Any:
         return creator(*arguments)
     takes = sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters)
     return creator(*arguments[:takes])
+
+
+def _is_torchs_own(loss: Any) -> bool:
+    """Whether it is one of torch's losses, all of which compare with labels."""
+    return isinstance(loss, torch.nn.modules.loss._Loss) or getattr(loss, "__module__", "") == "torch.nn.functional"
 
 
 def as_list(value: Any) -> list[Any]:

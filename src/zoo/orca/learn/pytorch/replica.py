@@ -49,6 +49,12 @@ class Replica:
         self._updates = [self._update(optimizer, sharded and group.world_size > 1) for optimizer in optimizers]
         self._warn_of_whole_updates(sharded)
 
+    def close(self) -> None:
+        """Let go of the group's memory. The optimizers make no more steps."""
+        for update in self._updates:
+            update.close()
+        self._updates.clear()
+
     def optimizer_states(self) -> list[dict[str, Any]]:
         """The optimizers' state_dicts, whole, however many ranks there are. All ranks call it together."""
         return [update.state() for update in self._updates]

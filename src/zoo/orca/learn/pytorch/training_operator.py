@@ -52,7 +52,7 @@ class TrainingOperator:
         self._use_tqdm = use_tqdm
         self.global_step = 0
         self.timers = TimerCollection()
-        if type(self).setup is TrainingOperator.setup:
+        if type(self) is TrainingOperator:
             self._check_single()
         self.setup(config)
 
@@ -74,14 +74,12 @@ class TrainingOperator:
         for batch_idx, batch in enumerate(iterator):
             batch_info = {"batch_idx": batch_idx, "global_step": self.global_step} | info
             with self.timers.record("train_batch"):
-                metrics = dict(self.train_batch(batch, batch_info))
-            if self.scheduler is not None and info.get(SCHEDULER_STEP) == "batch":
-                self.scheduler.step()
+                metrics = dict(need_dict(self.train_batch(batch, batch_info), "train_batch"))
+            self._step_schedulers("batch", info)
             samples = metrics.pop("num_samples", 1)
             meters.update(metrics, n=getattr(iterator, "rows", samples))
             self.global_step += 1
-        if self.scheduler is not None and info.get(SCHEDULER_STEP) == "epoch":
-            self.scheduler.step()
+        self._step_schedulers("epoch", info)
         return meters.summary()
 
     def train_batch(self, batch: Any, batch_info: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +117,7 @@ class TrainingOperator:
             for batch_idx, batch in enumerate(val_iterator):
                 batch_info = {"batch_idx": batch_idx, "global_step": self.global_step} | info
                 if type(self).validate_batch is not TrainingOperator.validate_batch:
-                    figures = dict(self.validate_batch(batch, batch_info))
+                    figures = dict(need_dict(self.validate_batch(batch, batch_info), "validate_batch"))
                 else:
                     figures = self._measure(batch, batch_info, metrics)
                 samples = figures.pop("num_samples", count_rows(batch))
@@ -155,12 +153,24 @@ class TrainingOperator:
             error.add_note(f"The model was called with {', '.join(map(words, features))}.")
             raise
 
+    def _step_schedulers(self, now: str, info: dict[str, Any]) -> None:
+        if info.get(SCHEDULER_STEP) != now:
+            return
+        for scheduler in self.schedulers:
+            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                raise InvalidArgumentError(
+                    "ReduceLROnPlateau must be told a figure, so it cannot be stepped for you. Pass "
+                    'scheduler_step_freq="manual", and call self.scheduler.step(figure) in a TrainingOperator, or use '
+                    "an orca optimizer with Plateau (zoo.orca.learn.optimizers.schedule)."
+                )
+            scheduler.step()
+
     def set_training(self, training: bool) -> None:
         for model in self.models:
             model.train(training)
 
     def _measure(self, batch: Any, batch_info: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
-        if self.criterion is not None:
+        if self.criterion is not None or type(self).forward_batch is not TrainingOperator.forward_batch:
             output, target, loss = self.forward_batch(batch, batch_info)
             figures = {"val_loss": loss.item()}
         else:
@@ -213,6 +223,16 @@ class TrainingOperator:
     @property
     def use_tqdm(self) -> bool:
         return self._use_tqdm
+
+
+def need_dict(figures: Any, hook: str) -> dict[str, Any]:
+    """What a hook gave, if it is a dict of figures."""
+    if isinstance(figures, dict):
+        return figures
+    raise InvalidArgumentError(
+        f"the TrainingOperator's {hook} must return a dict of figures, such as "
+        f'{{"train_loss": loss.item(), "num_samples": len(target)}}, but returned a {type(figures).__name__}.'
+    )
 
 
 def unpack(batch: Any) -> tuple[tuple[Any, ...], Any]:

@@ -13,6 +13,7 @@ import io
 import itertools
 import math
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import optim
 
+from zoo.orca.errors import PreconditionError
 from zoo.orca.learn.pytorch.buckets import Bucket, Piece, Shard, in_memory_order, is_dense
 
 if TYPE_CHECKING:
@@ -60,13 +62,31 @@ class ReplicatedUpdate:
     """Every rank makes the whole step on the combined gradients."""
 
     def __init__(self, replica: Replica, optimizer: optim.Optimizer):
-        self.replica = replica
+        # No cycles from here to the buffers: memory goes with the last reference, not when the collector comes by.
+        self.replica = weakref.proxy(replica)
         self.group: Group = replica.group
         self.optimizer = optimizer
         self._own_step: Callable[..., Any] = optimizer.step
         self._lay_out()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        update = weakref.ref(self)
+
+        def step(_: optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            mine = update()
+            if mine is None:
+                # A step of this rank alone would let the replicas drift apart without a word.
+                raise PreconditionError("this optimizer's gang is over: make a new optimizer, or keep its Replica.")
+            return mine.step(closure)
+
         # A method, since torch's schedulers wrap `step.__func__`.
-        optimizer.step = types.MethodType(lambda _, closure=None: self.step(closure), optimizer)
+        self.optimizer.step = types.MethodType(step, weakref.proxy(self.optimizer))
+
+    def close(self) -> None:
+        """Give up the gradients, which are views of the group's memory."""
+        for param in self._params:
+            param.grad = None
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         self._check_layout()

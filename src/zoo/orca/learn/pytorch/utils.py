@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections import defaultdict
@@ -18,7 +19,10 @@ def find_free_port() -> int:
 
 
 class AverageMeter:
-    """A number's last value and its average, weighted by how much each value stands for."""
+    """A number's last value and its average, weighted by how much each value stands for.
+
+    Of what is no number (a text, a dict) the last value stands for all.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -26,13 +30,18 @@ class AverageMeter:
     def reset(self) -> None:
         """Forget all values."""
         self.val: Any = 0.0
-        self.avg: float = 0.0
+        self.avg: Any = 0.0
         self.sum: float = 0.0
         self.count: float = 0
 
     def update(self, val: Any, n: float = 1) -> None:
         """Count a value that stands for n of them."""
+        if hasattr(val, "item") and math.prod(getattr(val, "shape", ())) == 1:
+            val = val.item()  # a tensor or an array of one number
         self.val = val
+        if not isinstance(val, int | float):
+            self.avg = val
+            return
         self.sum += val * n
         self.count += n
         if self.count:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from zoo.orca.learn.sync.base import Group, Sync, as_array
-from zoo.orca.learn.sync.network import environment, interface_of
+from zoo.orca.learn.sync.network import environment, interface_of, others_first
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -28,21 +28,24 @@ class HorovodGroup(Group):
 
     def all_reduce(self, flat: Any) -> None:
         if len(flat):
-            self._hvd.allreduce_(torch.from_numpy(as_array(flat)), name="orca.sum", op=self._hvd.Sum)
+            with others_first():
+                self._hvd.allreduce_(torch.from_numpy(as_array(flat)), name="orca.sum", op=self._hvd.Sum)
 
     def reduce_scatter(self, flat: Any, tail: int = 0) -> None:
         self.all_reduce(flat)
 
     def all_gather(self, flat: Any) -> list[Any]:
         parts = [as_array(flat)[self.slice(len(flat), rank)] for rank in range(self.world_size)]
-        handles = [self._send(part, rank) for rank, part in enumerate(parts) if len(part)]
-        for handle in handles:
-            self._hvd.synchronize(handle)
+        with others_first():
+            handles = [self._send(part, rank) for rank, part in enumerate(parts) if len(part)]
+            for handle in handles:
+                self._hvd.synchronize(handle)
         return parts
 
     def broadcast(self, flat: Any) -> None:
         if len(flat):
-            self._hvd.synchronize(self._send(as_array(flat), 0))
+            with others_first():
+                self._hvd.synchronize(self._send(as_array(flat), 0))
 
     def _send(self, part: Any, root: int) -> int:
         name = f"orca.from.{root}"

@@ -1,12 +1,15 @@
-"""Which network interface a library's own connections should use."""
+"""What syncs over a network have in common: interfaces, environment variables, and connections that break."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Mapping
 
 import psutil
+
+ECHO_SECONDS = 2.0
 
 
 def interface_of(address: str) -> str | None:
@@ -30,3 +33,15 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def others_first() -> Iterator[None]:
+    """Hold back an error of a collective: mostly a peer failed or was lost, and the driver should hear of that first.
+
+    It ends the gang then, this process included, so that nobody waits for nothing."""
+    try:
+        yield
+    except RuntimeError:
+        time.sleep(ECHO_SECONDS)
+        raise

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -97,6 +97,13 @@ def _rounded(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
+class Given(NamedTuple):
+    """A buffer that `empty` gave out: the how manieth it was, and every rank's region of it."""
+
+    number: int
+    regions: list[np.ndarray]
+
+
 class SharedMemoryGroup(Group):
     """The ranks of one host. A rank's region of a buffer is its own but between the barriers of a collective."""
 
@@ -112,7 +119,7 @@ class SharedMemoryGroup(Group):
         self._end = _head_bytes(world_size)
         # Two, in turn: a rank that is already in the next collective leaves alone what others may still read.
         self._scratch = [self._map(SCRATCH), self._map(SCRATCH)]
-        self._given: dict[int, list[np.ndarray]] = {}
+        self._given: dict[int, Given] = {}
 
     def close(self) -> None:
         """Leave; buffers that are still in use keep their memory until they are not."""
@@ -131,45 +138,46 @@ class SharedMemoryGroup(Group):
             os.ftruncate(self._descriptor, self._end + self.world_size * _rounded(size))
         self._meet(EMPTY, size)
         regions = self._map(size)
-        self._given[_address(regions[self.rank])] = regions
+        self._given[_address(regions[self.rank])] = Given(len(self._given) + 1, regions)
         return regions[self.rank].view(dtype)
 
     def all_reduce(self, flat: Any) -> None:
         flat = as_array(flat)
         if flat.nbytes <= SMALL:
             return self._sum_small(flat)
-        regions = self._given_for(flat)
-        if regions is not None:
-            return self._sum_everywhere(regions)
+        given = self._given_for(flat)
+        if given is not None:
+            return self._sum_everywhere(given)
         step = SCRATCH // flat.itemsize
         for start in range(0, len(flat), step):
             part = flat[start : start + step]
-            regions = _typed(self._next_scratch(), part)
-            regions[self.rank][:] = part
-            self._sum_everywhere(regions)
-            part[:] = regions[self.rank]
+            passing = Given(0, _typed(self._next_scratch(), part))
+            passing.regions[self.rank][:] = part
+            self._sum_everywhere(passing)
+            part[:] = passing.regions[self.rank]
         return None
 
     def reduce_scatter(self, flat: Any, tail: int = 0) -> None:
         flat = as_array(flat)
-        regions = self._given_for(flat)
-        if regions is None:
+        given = self._given_for(flat)
+        if given is None:
             return self.all_reduce(flat)
-        self._meet(REDUCE_SCATTER, flat.nbytes)
+        number, regions = given
+        self._meet(REDUCE_SCATTER, flat.nbytes, number)
         for block in self._blocks(self.slice(len(flat) - tail), flat.itemsize):
             _sum([region[block] for region in regions], regions[self.rank][block])
         last = _sum([region[len(flat) - tail :] for region in regions])
-        self._meet(REDUCE_SCATTER, flat.nbytes)
+        self._meet(REDUCE_SCATTER, flat.nbytes, number)
         regions[self.rank][len(flat) - tail :] = last
         return None
 
     def all_gather(self, flat: Any) -> list[np.ndarray]:
         flat = as_array(flat)
         slices = [self.slice(len(flat), rank) for rank in range(self.world_size)]
-        regions = self._given_for(flat)
-        if regions is not None:
-            self._meet(ALL_GATHER, flat.nbytes)
-            return [region[part] for region, part in zip(regions, slices, strict=True)]
+        given = self._given_for(flat)
+        if given is not None:
+            self._meet(ALL_GATHER, flat.nbytes, given.number)
+            return [region[part] for region, part in zip(given.regions, slices, strict=True)]
         parts = [flat[part] for part in slices]
         step = SCRATCH // flat.itemsize
         for start in range(0, max(map(len, parts)), step):
@@ -201,17 +209,18 @@ class SharedMemoryGroup(Group):
         self._meet(ALL_REDUCE, flat.nbytes)
         flat[:] = _sum(regions)
 
-    def _sum_everywhere(self, regions: list[np.ndarray]) -> None:
+    def _sum_everywhere(self, given: Given) -> None:
         """My slice of everybody's region becomes the sum of them all, while the others do the same with theirs."""
+        number, regions = given
         first = regions[0]
-        self._meet(ALL_REDUCE, first.nbytes)
+        self._meet(ALL_REDUCE, first.nbytes, number)
         for block in self._blocks(self.slice(len(first)), first.itemsize):
             parts = [region[block] for region in regions]
             total = _sum(parts, parts[self.rank])
             for part in parts:
                 if part is not total:
                     part[:] = total
-        self._meet(ALL_REDUCE, first.nbytes)
+        self._meet(ALL_REDUCE, first.nbytes, number)
 
     def _blocks(self, part: slice, itemsize: int) -> Iterator[slice]:
         step = BLOCK // itemsize
@@ -225,21 +234,21 @@ class SharedMemoryGroup(Group):
         self._end += stride * self.world_size
         return [np.frombuffer(memory, np.uint8, size, rank * stride) for rank in range(self.world_size)]
 
-    def _given_for(self, flat: np.ndarray) -> list[np.ndarray] | None:
+    def _given_for(self, flat: np.ndarray) -> Given | None:
         """Every rank's region, if the buffer is one that `empty` gave out, or its beginning."""
-        regions = self._given.get(_address(flat))
-        if regions is None or len(flat) == 0 or flat.nbytes > len(regions[0]):
+        given = self._given.get(_address(flat))
+        if given is None or len(flat) == 0 or flat.nbytes > len(given.regions[0]):
             return None
-        return _typed(regions, flat)
+        return Given(given.number, _typed(given.regions, flat))
 
     def _next_scratch(self) -> list[np.ndarray]:
         self._scratch.reverse()
         return self._scratch[0]
 
-    def _meet(self, what: int, size: int) -> None:
-        """Wait until every rank is here, and see that all came for the same."""
+    def _meet(self, what: int, size: int, number: int = 0) -> None:
+        """Wait until every rank is here, and see that all came for the same, with the same buffer."""
         self._count = count = self._count + 1
-        lines, intent, purpose = self._lines, 1 + (count & 1), size * 8 + what
+        lines, intent, purpose = self._lines, 1 + (count & 1), (number % (1 << 16) << 3 | what) << 44 | size
         lines[self._mine + intent] = purpose
         if not ORDERED:
             os.sched_yield()

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from zoo.orca.learn.sync.base import Group, Sync
-from zoo.orca.learn.sync.network import environment, interface_of
+from zoo.orca.learn.sync.network import environment, interface_of, others_first
 from zoo.orca.learn.sync.shared_memory import shared_memory
 from zoo.orca.learn.sync.solo import SoloGroup
 
@@ -34,7 +34,8 @@ class TorchGroup(Group):
 
     def all_reduce(self, flat: Any) -> None:
         if len(flat):
-            dist.all_reduce(_tensor(flat))
+            with others_first():
+                dist.all_reduce(_tensor(flat))
 
     def reduce_scatter(self, flat: Any, tail: int = 0) -> None:
         # Not gloo's own reduce-scatter: it takes several times as long as its all-reduce.
@@ -43,14 +44,16 @@ class TorchGroup(Group):
     def all_gather(self, flat: Any) -> list[Any]:
         # Broadcasts of the slices take half the time of gloo's all-gather.
         parts = [flat[self.slice(len(flat), rank)] for rank in range(self.world_size)]
-        waits = [dist.broadcast(_bytes(part), rank, async_op=True) for rank, part in enumerate(parts) if len(part)]
-        for wait in waits:
-            wait.wait()
+        with others_first():
+            waits = [dist.broadcast(_bytes(part), rank, async_op=True) for rank, part in enumerate(parts) if len(part)]
+            for wait in waits:
+                wait.wait()
         return parts
 
     def broadcast(self, flat: Any) -> None:
         if len(flat):
-            dist.broadcast(_bytes(flat), 0)
+            with others_first():
+                dist.broadcast(_bytes(flat), 0)
 
 
 class TorchDistributedSync(Sync):

@@ -1,0 +1,98 @@
+"""The support tables of the docs, asked of the code: python docs/support_table.py writes them into the pages.
+
+A page holds a table between `<!-- support:NAME -->` and `<!-- /support -->`. tests/test_docs.py fails when what stands
+there is not what the code says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pandas as pd
+
+from zoo.orca.data import XShards
+from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.feed import _MAKERS, engine_of, kind_of
+from zoo.orca.learn.estimator import BACKENDS
+from zoo.orca.learn.sync import make_sync
+
+DOCS = Path(__file__).parent
+ENGINES = {"local": "local", "spark": "Spark", "ray": "Ray"}
+MARKED = re.compile(r"(<!-- support:(\w+) -->\n).*?(<!-- /support -->)", re.DOTALL)
+
+
+def backends_table() -> str:
+    """Which engines a backend runs on, and who updates the weights there."""
+    rows = []
+    for name, (sync, home) in BACKENDS.items():
+        update = "each worker updates its 1/N of the weights" if make_sync(sync).sharded else "every worker, alike"
+        rows.append([f"`{name}`", f"`{sync}`", update, *("yes" if home in (None, each) else "-" for each in ENGINES)])
+    return _table(["backend", "sync", "who updates the weights", *ENGINES.values()], rows)
+
+
+def data_table() -> str:
+    """Which backends take which kind of data, on each engine."""
+    rows = [[kind, *(_words(_backends(kind, engine)) for engine in ENGINES)] for kind in _MAKERS]
+    return _table(["data", *ENGINES.values()], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"backends": backends_table, "data": data_table}
+
+
+def filled(text: str) -> str:
+    """A page with its tables as the code says they are."""
+    return MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+
+
+def _backends(kind: str, engine: str) -> list[str]:
+    """The backends that take a kind of data that is on an engine, or comes to it."""
+    stand_in = _stand_ins(engine)[kind]
+    if kind_of(stand_in) != kind:
+        raise AssertionError(f"the stand-in for {kind} is taken for {kind_of(stand_in)}")
+    named: Any = SimpleNamespace(name=engine)
+    try:
+        engine_of(stand_in, asked=named)
+    except InvalidArgumentError:
+        return []
+    return [name for name, (_, home) in BACKENDS.items() if home in (None, engine)]
+
+
+def _stand_ins(engine: str) -> dict[str, Any]:
+    """Something of each kind, with nothing started: only what it is matters here."""
+    import pyspark.sql
+    import ray.data
+    import torch.utils.data
+
+    return {
+        "XShards": Mock(XShards, placement=SimpleNamespace(engine=SimpleNamespace(name=engine))),
+        "Spark DataFrame": Mock(pyspark.sql.DataFrame),
+        "Ray Dataset": Mock(ray.data.Dataset),
+        "DataLoader": torch.utils.data.DataLoader([0]),
+        "creator": lambda config: None,
+        "pandas DataFrame": pd.DataFrame({"a": [1]}),
+        "arrays": np.zeros(1),
+    }
+
+
+def _words(backends: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in backends) or "-"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def main() -> None:
+    for page in DOCS.glob("*.md"):
+        page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Prediction, the same for every framework: rows through a model, in order, out as the kind of data that came in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.feed import engine_of, kind_of
+from zoo.orca.learn.predict.arrays import predict_arrays
+from zoo.orca.learn.predict.model import Predictor, load_once
+from zoo.orca.learn.predict.output import OutputType
+from zoo.orca.learn.predict.ray_dataset import predict_ray_dataset
+from zoo.orca.learn.predict.sample import spark_sample
+from zoo.orca.learn.predict.shards import predict_xshards
+from zoo.orca.learn.predict.spark import predict_spark
+
+__all__ = [
+    "OutputType",
+    "Predictor",
+    "predict",
+    "predict_arrays",
+    "predict_ray_dataset",
+    "predict_spark",
+    "predict_xshards",
+    "spark_sample",
+]
+
+
+def predict(
+    data: Any,
+    predictor: Predictor,
+    batch_size: int,
+    feature_cols: Sequence[Any] = (),
+    sample: Any = None,
+    known_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    squeeze: bool = False,
+) -> Any:
+    """The model's prediction for every row of data of any kind, as the same kind of data.
+
+    Args:
+        sample, known_shapes: what is known of a Spark DataFrame's features; see `spark_sample`.
+    """
+    kind = kind_of(data)
+    if kind == "XShards":
+        return predict_xshards(data, predictor, batch_size, feature_cols, squeeze)
+    if kind == "Spark DataFrame":
+        features = spark_sample(data, feature_cols, known_shapes, sample)
+        output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze)
+        return predict_spark(data, predictor, batch_size, feature_cols, output)
+    if kind == "Ray Dataset":
+        return predict_ray_dataset(data, predictor, batch_size, feature_cols, squeeze)
+    if kind in ("arrays", "pandas DataFrame"):
+        return predict_arrays(data, predictor, batch_size, engine_of(data), None, feature_cols, squeeze)
+    raise InvalidArgumentError(
+        "predict takes an XShards, a Spark DataFrame, a Ray Dataset, numpy arrays or a pandas DataFrame, but got a "
+        f"{kind}. Take its features as arrays first."
+    )

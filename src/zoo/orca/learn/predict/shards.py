@@ -1,0 +1,41 @@
+"""Predict on an XShards: every shard where it lies, with "prediction" added to it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from zoo.orca.data.shard import XShards
+from zoo.orca.feed.shards import Columns
+from zoo.orca.learn.predict.model import Predictor, Shipment, as_arguments, predict_rows
+
+
+def predict_xshards(
+    shards: XShards,
+    predictor: Predictor,
+    batch_size: int,
+    feature_cols: Sequence[Any] = (),
+    squeeze: bool = False,
+) -> XShards:
+    """Shards in the same partitions and order: the dicts with "prediction" added.
+
+    A pandas shard becomes the dict that it stands for: "x", a list of the feature columns.
+    """
+    source = shards.placement
+    shipment = Shipment(source.engine, predictor, squeeze, source.num_partitions)
+    read = Columns(tuple(feature_cols))
+
+    def predict(index: int, partition: Iterator[Any]) -> Iterator[dict[str, Any]]:
+        model = shipment.model()
+        for shard in partition:
+            x, _, _ = read(shard)
+            kept = {"x": x} if isinstance(shard, pd.DataFrame) else shard
+            yield {**kept, "prediction": predict_rows(model, as_arguments(x), batch_size)}
+
+    predicted = source.map(predict)
+    if source.engine.name != "spark":  # where a broadcast is freed by Spark, when no RDD needs it
+        weakref.finalize(predicted, shipment.release)
+    return XShards.from_placement(predicted)

@@ -1,0 +1,150 @@
+"""Predict on a Spark DataFrame: one Arrow pass that keeps the order, all columns, and full batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zoo.orca.engine.spark import SparkEngine
+from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, concatenate
+from zoo.orca.learn.predict.model import Model, Predictor, Result, Shipment, as_outputs, join_results
+from zoo.orca.learn.predict.output import OutputType
+from zoo.orca.optional import require
+
+PREDICTION = "prediction"
+# A chunk is given to Spark in parts when its predictions are larger than this.
+PART_BYTES = 32 << 20
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def predict_spark(
+    df: Any, predictor: Predictor, batch_size: int, feature_cols: Sequence[str], output: OutputType
+) -> Any:
+    """The DataFrame with a last column `prediction`; it is computed when it is used. Streaming frames too.
+
+    Args:
+        feature_cols: the columns that are forward's arguments, in order.
+        output: what the model gives (`OutputType.probe`), which decides the type of the column.
+    """
+    check_spark_columns(df, feature_cols)
+    _check_passing(df)
+    types = require("pyspark.sql.types", "A Spark DataFrame")
+    schema = types.StructType([*df.schema.fields, types.StructField(PREDICTION, output.spark_type)])
+    shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
+    positions = [df.columns.index(name) for name in feature_cols]
+    try:
+        return df.mapInArrow(_predicting(shipment, positions, batch_size, output), schema)
+    except NotImplementedError as error:
+        raise InvalidArgumentError(
+            f"a column has a type that Arrow cannot carry: {error} Drop it, or cast it to text, before predict."
+        ) from error
+
+
+def _check_passing(df: Any) -> None:
+    """Columns must go to Python and back by their names, and the new one must not be there yet."""
+    seen: set[str] = set()
+    for field in df.schema.fields:
+        name = field.name.lower()
+        if name == PREDICTION:
+            raise InvalidArgumentError(
+                f"the DataFrame has a column {field.name!r} already, where the prediction goes. "
+                f"Drop or rename it first: df.withColumnRenamed({field.name!r}, 'earlier')."
+            )
+        if name in seen:
+            raise InvalidArgumentError(f"there are several columns called {field.name!r}. Rename or drop one first.")
+        seen.add(name)
+
+
+def _predicting(shipment: Shipment, positions: Sequence[int], batch_size: int, output: OutputType) -> ArrowFunction:
+    """What a task does with the Arrow chunks of its partition."""
+
+    def predicting(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (chunk for chunk in chunks if chunk.num_rows)
+        first = next(rows, None)
+        if first is not None:
+            pass_ = _Pass(shipment.model(), positions, batch_size, output)
+            yield from pass_.chunk(first)
+            for chunk in rows:
+                yield from pass_.chunk(chunk)
+            yield from pass_.end()
+
+    return predicting
+
+
+class _Pass:
+    """The way of one partition through the model: chunks come in, full batches go to the model, chunks go out.
+
+    It holds a batch and a chunk of rows at most, and PART_BYTES of predictions beside those of a batch.
+    """
+
+    def __init__(self, model: Model, positions: Sequence[int], batch_size: int, output: OutputType):
+        self._model = model
+        self._positions = positions
+        self._batch_size = batch_size
+        self._output = output
+        self._waiting: deque[pa.RecordBatch] = deque()  # rows that are not given out yet
+        self._left: list[list[np.ndarray]] = []  # features of rows at the end, too few for a batch
+        self._left_rows = 0
+        self._results: list[Result] = []  # predictions for the first waiting rows
+        self._result_rows = 0
+
+    def chunk(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a chunk, and give what is ready."""
+        self._names = [chunk.schema.names[position] for position in self._positions]
+        features = [column_to_numpy(chunk.column(at), chunk.schema.names[at]) for at in self._positions]
+        self._waiting.append(chunk)
+        start = 0
+        while start < chunk.num_rows:
+            stop = min(chunk.num_rows, start + self._batch_size - self._left_rows)
+            self._left.append([column[start:stop] for column in features])
+            self._left_rows += stop - start
+            start = stop
+            if self._left_rows == self._batch_size:
+                yield from self._run()
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """Predict the last rows, and give what is left."""
+        if self._left_rows:
+            yield from self._run()
+
+    def _run(self) -> Iterator[pa.RecordBatch]:
+        """Predict the rows at hand, and give what is ready."""
+        columns = zip(self._names, zip(*self._left, strict=True), strict=True)
+        result = self._model(tuple(concatenate(name, parts) for name, parts in columns))
+        if self._results and _shapes(result) != _shapes(self._results[0]):
+            yield from self._give(1)
+        self._results.append(result)
+        self._result_rows += self._left_rows
+        self._left, self._left_rows = [], 0
+        row_bytes = sum(output.nbytes for output in as_outputs(result)) // len(as_outputs(result)[0])
+        yield from self._give(max(1, PART_BYTES // max(1, row_bytes)))
+
+    def _give(self, part: int) -> Iterator[pa.RecordBatch]:
+        """Rows that have their prediction: a whole chunk, or what remains of it, or a part of it if that is large."""
+        while self._waiting and self._result_rows >= min(self._waiting[0].num_rows, part):
+            chunk = self._waiting.popleft()
+            count = min(chunk.num_rows, self._result_rows)
+            outputs = as_outputs(joined := join_results(self._results))
+            mine = [output[:count] for output in outputs]
+            rest = [output[count:] for output in outputs]
+            several = isinstance(joined, list)
+            self._result_rows -= count
+            self._results = [rest if several else rest[0]] if self._result_rows else []
+            if count < chunk.num_rows:
+                self._waiting.appendleft(chunk.slice(count))
+            yield _with_prediction(chunk.slice(0, count), self._output.to_arrow(mine if several else mine[0]))
+
+
+def _with_prediction(chunk: pa.RecordBatch, prediction: pa.Array) -> pa.RecordBatch:
+    schema = chunk.schema.append(pa.field(PREDICTION, prediction.type))
+    return pa.RecordBatch.from_arrays([*chunk.columns, prediction], schema=schema)
+
+
+def _shapes(result: Result) -> list[tuple[int, ...]]:
+    return [output.shape[1:] for output in as_outputs(result)]

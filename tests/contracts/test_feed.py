@@ -1,0 +1,292 @@
+"""One suite for feeds on every engine: whatever the data is, an epoch gives every row once, in the same batches."""
+
+from __future__ import annotations
+
+import gc
+import glob
+import os
+import tempfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zoo.orca.data import XShards
+from zoo.orca.engine.gang import run_gang
+from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.feed import as_feed
+from zoo.orca.feed.arrays import SharedFeed
+from zoo.orca.feed.plan import Plan
+from zoo.orca.feed.rows import DealtFeed, RowsFeed
+from zoo.orca.feed.shards import Columns
+
+COUNT = 17
+SIZES = (0, 5, 0, 1, 9, 2, 0)
+BATCH = 6
+ID = np.arange(COUNT, dtype=np.float32)
+PAIR = np.stack([ID, ID * 10], axis=1)
+GRID = np.arange(COUNT * 6, dtype=np.float32).reshape(COUNT, 2, 3)
+LABEL = np.arange(COUNT) % 3
+WEIGHT = ID / 4
+
+
+def cut(array):
+    return np.split(array, np.cumsum(SIZES)[:-1])
+
+
+def shards(engine, **columns):
+    """Partitions of one dict shard each, or of none."""
+    pieces = zip(SIZES, *map(cut, columns.values()), strict=True)
+    return XShards.from_placement(
+        engine.place([[dict(zip(columns, each, strict=True))] if size else [] for size, *each in pieces])
+    )
+
+
+def frames(engine, **columns):
+    return shards(engine, **columns).transform_shard(
+        lambda shard: pd.DataFrame({name: list(values) for name, values in shard.items()})
+    )
+
+
+def nested(engine, build):
+    """Dict shards whose features were put together by `build`."""
+    return shards(engine, a=ID, b=PAIR, y=LABEL).transform_shard(
+        lambda shard: {"x": build(shard["a"], shard["b"]), "y": shard["y"]}
+    )
+
+
+def spark_frame(schema="a float, b array<float>, y int, w double", **columns):
+    """A DataFrame in the partitions of SIZES, empty ones included."""
+    from pyspark.sql import SparkSession
+
+    columns = columns or {"a": ID, "b": PAIR, "y": LABEL, "w": WEIGHT}
+    rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
+    parts = [rows[end - size : end] for size, end in zip(SIZES, np.cumsum(SIZES), strict=True)]
+    session = SparkSession.active()
+    rdd = session.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
+    return session.createDataFrame(rdd, schema)
+
+
+def ray_dataset():
+    import ray.data
+
+    table = pd.DataFrame({"a": ID, "b": list(PAIR), "y": LABEL, "w": WEIGHT})
+    starts = np.cumsum([0, *SIZES])
+    return ray.data.from_pandas([table.iloc[s:e] for s, e in zip(starts[:-1], starts[1:], strict=True) if e > s])
+
+
+COLUMNS = Columns(("a", "b"), ("y",))
+WEIGHTED = Columns(("a", "b"), ("y",), "w")
+WIDE = {"a": ID, "b": PAIR, "y": LABEL, "w": WEIGHT}
+# Each gives the features (id, pair), the label, and (where it says so) the weights.
+KINDS = {
+    "tuple": lambda engine: (([ID, PAIR], LABEL), Columns()),
+    "dict": lambda engine: ({"x": (ID, PAIR), "y": LABEL}, Columns()),
+    "pandas": lambda engine: (pd.DataFrame({"a": ID, "b": list(PAIR), "y": LABEL}), COLUMNS),
+    "shards-of-lists": lambda engine: (nested(engine, lambda a, b: [a, b]), Columns()),
+    "shards-of-tuples": lambda engine: (nested(engine, lambda a, b: (a, b)), Columns()),
+    "shards-of-frames": lambda engine: (frames(engine, **WIDE), WEIGHTED),
+}
+SPARK_KINDS = {"spark-frame": lambda engine: (spark_frame(), WEIGHTED)}
+RAY_KINDS = {"ray-dataset": lambda engine: (ray_dataset(), WEIGHTED)}
+
+
+def kinds_of(engine):
+    return KINDS | {"spark": SPARK_KINDS, "ray": RAY_KINDS}.get(engine.name, {})
+
+
+def read(feed, workers, batch_size=BATCH, epochs=(0,), shuffle=True, start=0):
+    """What every rank is given: [epoch][step][rank] as Shares."""
+
+    def on_worker(worker, feed):
+        source = feed.open(worker, batch_size, seed=3, shuffle=shuffle)
+        try:
+            return [list(source.epoch(epoch, start)) for epoch in epochs], source.steps, source.rows
+        finally:
+            source.close()
+
+    found = run_gang(feed.engine, on_worker, workers, feed, data=feed.data)
+    assert len({outcome[1:] for outcome in found}) == 1
+    assert found[0][2] == COUNT
+    return [list(zip(*(ranks[number] for ranks, *_ in found), strict=True)) for number in range(len(epochs))]
+
+
+def ids(shares):
+    """The ids that count, over all ranks of a step."""
+    return [int(value) for share in shares if share.rows for value in share.batch[0]]
+
+
+def check_rows(shares):
+    """Every row is whole: all its values belong to one id."""
+    for share in shares:
+        first, pair, label = share.batch
+        assert len(first) == len(pair) == len(label)
+        if share.rows:
+            assert len(first) == share.rows
+            np.testing.assert_array_equal(pair, np.stack([first, first * 10], axis=1))
+            np.testing.assert_array_equal(label, first.astype(int) % 3)
+            if share.weights is not None:
+                np.testing.assert_array_equal(share.weights, first / 4)
+
+
+@pytest.fixture(params=["one-machine", "cluster"])
+def apart(request, engine, monkeypatch):
+    """Whether ranks see each other's files."""
+    if request.param == "cluster":
+        monkeypatch.setattr(type(engine), "one_machine", property(lambda self: False))
+    return request.param == "cluster"
+
+
+def test_every_kind_gives_every_row_once_an_epoch(engine, apart):
+    for name, make in kinds_of(engine).items():
+        data, columns = make(engine)
+        feed = as_feed(data, columns)
+        assert isinstance(feed, (DealtFeed, SharedFeed) if apart else RowsFeed), name
+        epochs = read(feed, workers=3, epochs=(0, 1))
+        for steps in epochs:
+            assert sorted(each for shares in steps for each in ids(shares)) == list(range(COUNT)), name
+            assert [len(ids(shares)) for shares in steps] == [6, 6, 5], name
+            for shares in steps:
+                check_rows(shares)
+                assert {share.total for share in shares} == {len(ids(shares))}
+                assert all((share.weights is not None) == (columns.weight is not None) for share in shares)
+        assert [ids(shares) for shares in epochs[0]] != [ids(shares) for shares in epochs[1]], name
+
+
+def test_batches_are_the_plans_wherever_rows_lie(engine, apart):
+    """Neither the engine nor the workers nor the machines decide what is in a batch."""
+    feed = as_feed(shards(engine, x=ID, y=LABEL))
+    starts = np.cumsum([0, *SIZES])
+    plan = Plan(SIZES, BATCH, seed=3)
+    expected = [
+        sorted(
+            int(starts[piece.shard] + row)
+            for piece in pieces
+            for row in plan.order(1, piece.shard)[piece.start : piece.stop]
+        )
+        for pieces in plan.batches(epoch=1)
+    ]
+    for workers in (1, 2, 4):
+        (steps,) = read(feed, workers, epochs=(1,))
+        assert [sorted(ids(shares)) for shares in steps] == expected
+    (rest,) = read(feed, 3, epochs=(1,), start=2)
+    assert [sorted(ids(shares)) for shares in rest] == expected[2:]
+
+
+@pytest.mark.engines("spark")
+def test_a_frame_gives_the_batches_of_its_shards(engine, apart):
+    """Empty partitions of a DataFrame make no difference."""
+    columns = Columns(("a",), ("y",))
+    found = [
+        [sorted(ids(shares)) for shares in read(as_feed(data, columns), 2)[0]]
+        for data in (spark_frame(), frames(engine, a=ID, y=LABEL))
+    ]
+    assert found[0] == found[1]
+
+
+def test_unshuffled_rows_come_in_order(engine):
+    data, columns = kinds_of(engine)[{"spark": "spark-frame", "ray": "ray-dataset"}.get(engine.name, "shards-of-lists")](
+        engine
+    )
+    (steps,) = read(as_feed(data, columns), workers=3, shuffle=False)
+    assert [each for shares in steps for each in ids(shares)] == list(range(COUNT))
+
+
+def test_more_workers_than_rows(engine, apart):
+    """Those without rows are given some that count for nothing, like the others' in shape and type."""
+    feed = as_feed(XShards.from_placement(engine.place([[], [{"x": PAIR[:1], "y": LABEL[:1]}]])))
+
+    def on_worker(worker, feed):
+        return list(feed.open(worker, 4, seed=0).epoch(0))
+
+    found = run_gang(feed.engine, on_worker, 3, feed, data=feed.data)
+    assert sorted(share.rows for (share,) in found) == [0, 0, 1]
+    for (share,) in found:
+        assert share.total == 1
+        assert [each.dtype for each in share.batch] == [np.float32, np.int64]
+        assert [each.shape[1:] for each in share.batch] == [(2,), ()]
+
+
+def test_features_in_a_dict_and_no_labels(engine):
+    feed = as_feed(shards(engine, x=PAIR).transform_shard(lambda shard: {"x": {"deep": {"pair": shard["x"]}}}))
+    (steps,) = read(feed, 2)
+    for share in steps[0]:
+        features, target = share.batch
+        assert features["deep"]["pair"].shape[1:] == (2,)
+        assert (target == -1).all()
+
+
+@pytest.mark.engines("spark")
+def test_columns_of_a_frame(engine):
+    """Vectors dense and sparse, nested arrays, several labels, and the types of scalars."""
+    from pyspark.ml.linalg import Vectors
+    from pyspark.sql import SparkSession
+
+    rows = [
+        (
+            number,
+            Vectors.dense(number, 1) if number % 2 else Vectors.sparse(2, {0: float(number)}),
+            Vectors.dense(number, 2.5),
+            GRID[number].tolist(),
+            number % 3,
+            float(number),
+            number % 2 == 0,
+        )
+        for number in range(COUNT)
+    ]
+    schema = ["a", "mixed", "dense", "grid", "small", "real", "flag"]
+    df = SparkSession.active().createDataFrame(rows, schema).repartition(3)
+    df = df.withColumn("small", df.small.cast("int"))
+    feed = as_feed(df, Columns(("a", "mixed", "dense", "grid"), ("small", "real", "flag")))
+    (steps,) = read(feed, 2)
+    assert sorted(each for shares in steps for each in ids(shares)) == list(range(COUNT))
+    for share in steps[0]:
+        numbers, mixed, dense, grid, (small, real, flag) = share.batch
+        assert [each.dtype for each in (numbers, mixed, dense, grid, small, real, flag)] == [
+            np.int64, np.float32, np.float32, np.float32, np.int32, np.float64, np.bool_,
+        ]  # fmt: skip
+        np.testing.assert_array_equal(mixed, np.stack([numbers, numbers % 2], axis=1))
+        np.testing.assert_array_equal(dense, np.stack([numbers, np.full(len(numbers), 2.5)], axis=1))
+        np.testing.assert_array_equal(grid, GRID[numbers])
+        np.testing.assert_array_equal(small, numbers % 3)
+        np.testing.assert_array_equal(real, numbers)
+        np.testing.assert_array_equal(flag, numbers % 2 == 0)
+
+
+def test_shards_that_differ_are_refused_with_both_descriptions(engine):
+    unlike = XShards.from_placement(engine.place([[{"x": PAIR}], [{"x": GRID}]]))
+    with pytest.raises(InvalidArgumentError, match=r"partition 1 has .*float32\[2, 3\].*before it have .*float32\[2\]"):
+        as_feed(unlike)
+
+
+def test_data_without_rows_is_refused(engine, apart):
+    with pytest.raises(InvalidArgumentError, match="training data has no rows"):
+        feed = as_feed(XShards.from_placement(engine.place([[], []])), what="training data")
+        run_gang(engine, lambda worker, feed: feed.open(worker, 4, seed=0), 2, feed, data=feed.data)
+
+
+@pytest.mark.engines("spark", "ray")
+def test_cached_data_is_laid_down_once(engine):
+    """And again if it is not cached; the files are gone with the data."""
+    columns = Columns(("a",), ("y",))
+    data = spark_frame().cache() if engine.name == "spark" else frames(engine, a=ID, y=LABEL)
+    feed = as_feed(data, columns)
+    before = laid_files()
+    assert before
+    assert as_feed(data, columns) is feed
+    assert laid_files() == before
+    del feed
+    assert laid_files() == before
+    if engine.name == "spark":
+        data.unpersist()
+    else:
+        data.uncache()
+    feed = as_feed(data, columns)
+    assert laid_files() and not laid_files() & before
+    del feed
+    assert not laid_files()
+
+
+def laid_files():
+    gc.collect()
+    return set(glob.glob(os.path.join(tempfile.gettempdir(), "orca-feed-*", "*")))
