@@ -142,6 +142,7 @@ def draw_curve(epochs: list[dict[str, float]], engine: str, output: Path) -> Pat
     left.plot(numbers, [each["train_loss"] for each in epochs], color="tab:orange", linewidth=2)
     right.plot(numbers, accuracies, color="tab:blue", linewidth=2)
     left.set(xlabel="epoch", xlim=(1, len(epochs)), ylim=(0, None))
+    left.xaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("loss on training rows", color="tab:orange")
     right.set(ylim=(0, 1.02))
     right.set_ylabel("accuracy on held-out rows", color="tab:blue")

@@ -34,7 +34,8 @@ class Net(torch.nn.Module):
 
     def forward(self, *features: Any) -> torch.Tensor:
         parts = [each for one in features for each in (one.values() if isinstance(one, dict) else [one])]
-        return self.layers(torch.cat([part.reshape(len(part), -1).double() for part in parts], dim=1))
+        kind = self.layers[-1].weight.dtype
+        return self.layers(torch.cat([part.reshape(len(part), -1).to(kind) for part in parts], dim=1))
 
 
 class Rows:
@@ -166,6 +167,7 @@ class OwnLoss(TrainingOperator):
 
 def limit_memory(mebibytes: int = 48) -> None:
     """Let this process take so much more memory of its own, until `unlimit_memory`; maps of files are not counted."""
+    torch.optim.Adam(torch.nn.Linear(1, 1).parameters())  # the first optimizer imports as much again
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData")]
     used = int(line.split()[1]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (used + mebibytes * 2**20, resource.RLIM_INFINITY))
@@ -194,3 +196,21 @@ class Hoarding(Limited):
     def train_batch(self, batch: Any, batch_info: dict[str, Any]) -> dict[str, Any]:
         self.held.append(batch)
         return super().train_batch(batch, batch_info)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Rows one after the other; worker processes take turns."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray):
+        self.x, self.y = x, y
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from zip(self.x, self.y, strict=True)
+
+
+def two_losses(output: torch.Tensor, target: Any, reduction: str = "mean") -> torch.Tensor:
+    """For two labels: a class and a number."""
+    label, number = target
+    of_label = torch.nn.functional.cross_entropy(output, label.long(), reduction="none")
+    both = of_label + (output.sum(dim=1) - number) ** 2
+    return both.mean() if reduction == "mean" else both

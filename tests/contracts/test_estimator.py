@@ -7,7 +7,7 @@ import glob
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+
 from learning import (
     CLASSES,
     RAGGED,
@@ -25,15 +27,16 @@ from learning import (
     OwnLoss,
     Recording,
     Rows,
+    Stream,
     assert_same_weights,
     digest_of,
     global_batches,
     limit_memory,
     recorded,
     train_by_hand,
+    two_losses,
 )
-from torch import nn
-
+from zoo.orca import OrcaContext
 from zoo.orca.data import XShards
 from zoo.orca.engine.local import LocalEngine
 from zoo.orca.feed.plan import split
@@ -44,6 +47,7 @@ BATCH = 8
 ROWS = sum(RAGGED)
 NAMES = ["a", "b", "c", "d"]
 MEBIBYTE = 2**20
+CLASS_WEIGHTS = torch.tensor([0.2, 1.0, 5.0]).double()
 
 
 def adam(net, config=None):
@@ -72,7 +76,7 @@ class Case:
     """One way to train, for the estimator and by hand."""
 
     optimizer: Callable[[nn.Module], Any] = adam
-    loss: Any = nn.CrossEntropyLoss()
+    loss: Any = field(default_factory=nn.CrossEntropyLoss)
     labels: str = "classes"
     batch_size: int = BATCH
     weighted: bool = False
@@ -126,7 +130,7 @@ CASES = {
     ),
     "adam-decay": Case(lambda net: torch.optim.Adam(net.parameters(), lr=0.05, weight_decay=0.1)),
     "a-function": Case(_sgd, nn.functional.cross_entropy),
-    "class-weights": Case(_sgd, nn.CrossEntropyLoss(weight=torch.tensor([0.2, 1.0, 5.0]).double())),
+    "class-weights": Case(_sgd, nn.CrossEntropyLoss(weight=CLASS_WEIGHTS)),
     "ignored-labels": Case(_sgd, nn.CrossEntropyLoss(ignore_index=-1), labels="ignored", batch_size=6),
     "sums": Case(lambda net: torch.optim.SGD(net.parameters(), lr=0.01), nn.CrossEntropyLoss(reduction="sum")),
     "row-weights": Case(_sgd, weighted=True),
@@ -183,6 +187,26 @@ class TestExact:
         check()
 
     @pytest.mark.engines("local")
+    def test_machines_that_share_no_files(self, engine, monkeypatch):
+        """Each rank trains on the rows that lie with it, or gets all of the driver's; batches stay what they are."""
+        monkeypatch.setattr(type(engine), "one_machine", property(lambda self: False))
+        rows, more = Rows(ROWS), Rows(11, seed=1)
+        for sizes, kind in ((RAGGED, "shards"), ((2, 15), "shards"), ((ROWS,), "arrays")):
+            expected = by_hand(rows, 2, sizes)
+            output, target = expected.eval()(torch.from_numpy(more.x)), torch.from_numpy(more.classes)
+            data, validation = (
+                (placed(engine, rows.cut(sizes)), placed(engine, more.cut((0, 11))))
+                if kind == "shards"
+                else ((rows.x, rows.classes), (more.x, more.classes))
+            )
+            est = estimator(backend="torch_distributed")
+            figures = est.fit(data, epochs=2, batch_size=BATCH, validation_data=validation)
+            assert_same_weights(est.get_model(), expected)
+            assert figures[1]["val_loss"] == pytest.approx(nn.functional.cross_entropy(output, target).item(), rel=1e-9)
+            assert est.evaluate(validation, batch_size=BATCH)["val_loss"] == pytest.approx(figures[1]["val_loss"])
+            assert not laid_files()
+
+    @pytest.mark.engines("local")
     def test_an_operator_can_use_another_loss(self, engine):
         """Without a criterion of ours, rows are what counts."""
         rows = Rows(ROWS)
@@ -204,12 +228,21 @@ class TestEvaluate:
             assert figures["num_samples"] == ROWS
 
     @pytest.mark.engines("local")
-    def test_losses_that_divide_by_something_else(self, engine):
-        rows, shards = Rows(ROWS), placed(engine, Rows(ROWS).cut(RAGGED))
-        loss = nn.CrossEntropyLoss(weight=torch.tensor([0.2, 1.0, 5.0]).double())
-        expected = loss(Net()(torch.from_numpy(rows.x)), torch.from_numpy(rows.classes)).item()
+    @pytest.mark.parametrize(
+        ("loss", "labels"),
+        [
+            (nn.CrossEntropyLoss(weight=CLASS_WEIGHTS), "classes"),
+            (nn.CrossEntropyLoss(ignore_index=-1), "ignored"),
+            (nn.CrossEntropyLoss(reduction="sum"), "classes"),
+            (nn.CrossEntropyLoss(weight=CLASS_WEIGHTS, ignore_index=-1, reduction="sum"), "ignored"),
+        ],
+        ids=["class-weights", "ignored-labels", "sum", "weighted-sum"],
+    )
+    def test_losses_that_divide_by_something_else(self, engine, loss, labels):
+        rows, shards = Rows(ROWS), placed(engine, Rows(ROWS).cut(RAGGED, labels))
+        expected = loss(Net()(torch.from_numpy(rows.x)), torch.from_numpy(getattr(rows, labels))).item()
         for workers in (1, 2, 3):
-            est = estimator(loss=loss, num_workers=workers, backend="torch_distributed")
+            est = estimator(loss=loss, num_workers=workers, backend="torch_distributed", metrics=None)
             assert est.evaluate(shards, batch_size=BATCH)["val_loss"] == pytest.approx(expected, rel=1e-9)
 
     @pytest.mark.engines("local")
@@ -243,15 +276,16 @@ class TestSameAnywhere:
 
     @pytest.mark.engines("local")
     def test_what_is_random_follows_the_seed(self, engine):
-        rows, shards = Rows(ROWS), placed(engine, Rows(ROWS).cut(RAGGED))
+        shards = placed(engine, Rows(ROWS).cut(RAGGED))
 
         def trained(seed):
-            est = estimator(lambda config: nn.Sequential(nn.Linear(4, 9), nn.Dropout(0.4), nn.Linear(9, CLASSES)), seed=seed)
+            est = estimator(
+                lambda config: nn.Sequential(nn.Linear(4, 9), nn.Dropout(0.4), nn.Linear(9, CLASSES)), seed=seed
+            )
             return digest_of(est.fit(shards, batch_size=BATCH).get_model())
 
         assert trained(1) == trained(1)
         assert trained(1) != trained(2)
-        assert len(rows.x) == ROWS
 
     @pytest.mark.engines("local")
     def test_backends_and_worker_counts_agree(self, engine):
@@ -295,6 +329,132 @@ class TestBatchNorm:
         np.testing.assert_allclose(layer.running_var, var, rtol=1e-9)
 
 
+FRAME = {"feature_cols": NAMES, "label_cols": ["y"]}
+SIZE = {"batch_size": BATCH}
+
+
+def in_order(rows):
+    """Sizes of shards, one of them empty."""
+    return (4, 0, 5, len(rows.x) - 9)
+
+
+def loader_of(rows, **options):
+    dataset = torch.utils.data.TensorDataset(torch.from_numpy(rows.x), torch.from_numpy(rows.classes))
+    return torch.utils.data.DataLoader(dataset, BATCH, **options)
+
+
+def dict_shards(engine, rows, build=lambda x: x):
+    partitions = rows.cut(in_order(rows))
+    return placed(engine, [[{"x": build(shard["x"]), "y": shard["y"]}] for (shard,) in partitions])
+
+
+def spark_frame(rows):
+    session = OrcaContext.get_spark_session()
+    records = [(*map(float, x), int(y)) for x, y in zip(rows.x, rows.classes, strict=True)]
+    rdd = session.sparkContext.parallelize(records, 3)
+    return session.createDataFrame(rdd, "a float, b float, c float, d float, y int")
+
+
+def ray_dataset(rows):
+    import ray.data
+
+    frame = pd.DataFrame({"a": rows.x[:, 0], "rest": list(rows.x[:, 1:]), "y": rows.classes})
+    return ray.data.from_pandas([frame[:5], frame[5:6], frame[6:]])
+
+
+# What holds the rows, and how `fit` is told about it.
+KINDS = {
+    "tuple": lambda engine, rows: ((rows.x, rows.classes), SIZE),
+    "dict": lambda engine, rows: ({"x": rows.x, "y": rows.classes}, SIZE),
+    "pandas": lambda engine, rows: (framed(rows.cut([len(rows.x)]))[0][0], FRAME | SIZE),
+    "pandas-of-arrays": lambda engine, rows: (
+        pd.DataFrame({"x": list(rows.x), "y": rows.classes}),
+        {"feature_cols": "x", "labels_cols": ["y"]} | SIZE,
+    ),
+    "shards": lambda engine, rows: (dict_shards(engine, rows), SIZE),
+    "shards-of-lists": lambda engine, rows: (dict_shards(engine, rows, lambda x: [x[:, :3], x[:, 3]]), SIZE),
+    "shards-of-tuples": lambda engine, rows: (dict_shards(engine, rows, lambda x: (x[:, :1], x[:, 1:])), SIZE),
+    "shards-of-dicts": lambda engine, rows: (dict_shards(engine, rows, lambda x: {"a": x[:, :1], "b": x[:, 1:]}), SIZE),
+    "shards-of-frames": lambda engine, rows: (placed(engine, framed(rows.cut(in_order(rows)))), FRAME | SIZE),
+    "loader": lambda engine, rows: (loader_of(rows), {}),
+    "loader-with-processes": lambda engine, rows: (loader_of(rows, num_workers=1), {}),
+    "loader-of-a-stream": lambda engine, rows: (
+        torch.utils.data.DataLoader(Stream(rows.x, rows.classes), BATCH),
+        {},
+    ),
+    "creator": lambda engine, rows: (lambda config: loader_of(rows), SIZE),
+    "creator-of-two": lambda engine, rows: (lambda config, batch_size: loader_of(rows), SIZE),
+}
+ENGINE_KINDS = {
+    "spark": {
+        "frame": lambda engine, rows: (spark_frame(rows), FRAME | SIZE),
+        "creator": KINDS["creator"],
+    },
+    "ray": {
+        "dataset": lambda engine, rows: (
+            ray_dataset(rows),
+            {"feature_cols": ["a", "rest"], "label_cols": "y"} | SIZE,
+        ),
+        "loader-of-a-stream": KINDS["loader-of-a-stream"],
+    },
+}
+
+
+class TestKindsOfData:
+    def test_all_train_and_validate_alike(self, engine):
+        rows, more = Rows(ROWS), Rows(11, seed=1)
+        expected = by_hand(rows, 1, (ROWS,), shuffle=False)
+        output, target = expected.eval()(torch.from_numpy(more.x)), torch.from_numpy(more.classes)
+        for name, make in ENGINE_KINDS.get(engine.name, KINDS).items():
+            est = estimator(num_workers=2, backend="torch_distributed", config={"shuffle": False})
+            data, how = make(engine, rows)
+            (figures,) = est.fit(data, validation_data=make(engine, more)[0], **how)
+            assert_same_weights(est.get_model(), expected)
+            assert figures["num_samples"] == ROWS, name
+            assert figures["val_Accuracy"] == pytest.approx((output.argmax(dim=1) == target).double().mean().item())
+            assert figures["val_loss"] == pytest.approx(nn.functional.cross_entropy(output, target).item(), rel=1e-9)
+
+    @pytest.mark.engines("spark")
+    def test_a_frame_of_arrays_vectors_weights_and_two_labels(self, engine):
+        from pyspark.ml.linalg import Vectors
+
+        rows = Rows(ROWS)
+        records = [
+            (
+                [[float(x[0])], [float(x[1])]],
+                Vectors.sparse(2, [0, 1], x[2:].tolist()) if number % 2 else Vectors.dense(x[2:].tolist()),
+                int(label),
+                float(values[0]),
+                float(weight),
+            )
+            for number, (x, label, values, weight) in enumerate(
+                zip(rows.x, rows.classes, rows.values, rows.weights, strict=True)
+            )
+        ]
+        session = OrcaContext.get_spark_session()
+        df = session.createDataFrame(records, ["grid", "vector", "label", "number", "weight"]).coalesce(1)
+        est = estimator(loss=two_losses, num_workers=2, config={"shuffle": False}, metrics=None)
+        est.fit(
+            df,
+            batch_size=BATCH,
+            feature_cols=["grid", "vector"],
+            label_cols=["label", "number"],
+            weight_col="weight",
+        )
+        net = Net()
+        both = np.stack([rows.classes, rows.values[:, 0]], axis=1)
+        expected = train_by_hand(
+            net,
+            adam(net),
+            lambda output, target: two_losses(output, (target[:, 0], target[:, 1]), "none"),
+            rows.x,
+            both,
+            global_batches((ROWS,), BATCH, shuffle=False),
+            rows.weights,
+        )
+        assert_same_weights(est.get_model(), expected)
+
+
 class TestMemory:
     def test_a_partition_larger_than_a_worker_may_hold(self, engine):
         """Data is mapped: a worker that may take 48 MiB trains on a partition of 192, but cannot hold it."""
@@ -305,9 +465,7 @@ class TestMemory:
 
         options = {"initialization_hook": limit_memory, "num_workers": 2, "backend": "torch_distributed"}
         if engine.name == "spark":
-            from pyspark.sql import SparkSession
-
-            data = SparkSession.active().sql(
+            data = OrcaContext.get_spark_session().sql(
                 f"select array_repeat(cast(id as float), {width}) as x, 0 as y from range(0, {rows * shards}, 1, 1)"
             )
             options_of_fit = {"feature_cols": ["x"], "label_cols": ["y"]}

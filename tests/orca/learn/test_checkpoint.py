@@ -102,7 +102,7 @@ def as_torch(value, path):
 
 
 def as_pickle(value, path):
-    path.write_bytes(pickle.dumps(value))
+    path.write_bytes(pickle.dumps(value, protocol=2))
 
 
 class TestRefused:

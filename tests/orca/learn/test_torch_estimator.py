@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -42,7 +41,7 @@ from zoo.orca.learn.pytorch import Estimator, TrainingOperator
 from zoo.orca.learn.trigger import EveryEpoch, SeveralIteration
 
 local = pytest.mark.engines("local")
-BACKENDS = ["bigdl", "torch_distributed", *(["horovod"] if importlib.util.find_spec("horovod") else [])]
+BACKENDS = ["bigdl", "torch_distributed", "horovod"]
 
 
 def close(model, other, tolerance=1e-5):
@@ -177,6 +176,7 @@ class TestFromTorch:
         est = Estimator.from_torch(model=lambda config: nn.Sequential(nn.Linear(3, 1), nn.Dropout()), loss=nn.MSELoss())
         est.fit(REGRESSION)
         est.get_model()
+        est.predict(X)
         assert torch.equal(torch.rand(4), expected)
 
     def test_all_arguments_are_by_name(self):
@@ -537,7 +537,6 @@ def test_remote_workers_on_ray(engine):
         assert torch.equal(state["models"][0]["weight"], est.get_model().weight)
 
 
-@pytest.mark.skipif("horovod" not in BACKENDS, reason="Horovod is not installed")
 @local
 def test_a_function_on_horovods_workers(engine):
     def who():

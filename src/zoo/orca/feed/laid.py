@@ -217,6 +217,8 @@ def _layout_of(features: Any, labels: Any, weights: np.ndarray | None) -> tuple[
     label_leaves, label_spec = ([], None) if labels is None else flatten(labels)
     everything = [*leaves, *label_leaves, *([] if weights is None else [np.asarray(weights)])]
     _check_arrays(everything)
+    # Files of other machines bring numbers in their byte order, which no framework takes.
+    everything = [array.astype(array.dtype.newbyteorder("="), copy=False) for array in everything]
     dtypes = tuple(array.dtype.str for array in everything)
     shapes = tuple(array.shape[1:] for array in everything)
     return everything, Layout(feature_spec, label_spec, weights is not None, dtypes, shapes)

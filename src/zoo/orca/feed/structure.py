@@ -9,6 +9,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class Spec:
     parts: tuple[Spec, ...] = ()
     keys: tuple[Any, ...] = ()
 
-    @property
+    @cached_property
     def leaves(self) -> int:
         """How many arrays there are in all."""
         return 1 if self.kind == "array" else sum(part.leaves for part in self.parts)

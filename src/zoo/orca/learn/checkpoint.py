@@ -97,7 +97,7 @@ def read_state(path: str) -> Any:
     except Exception as error:
         raise CheckpointError(
             f"{path} cannot be read: it is damaged, or holds more than tensors and plain data. Expected what save() or "
-            f"torch.save(model.state_dict(), path) writes. ({type(error).__name__}: {str(error).splitlines()[0]})"
+            f"torch.save(model.state_dict(), path) writes. ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
         ) from error
 
 

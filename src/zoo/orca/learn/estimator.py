@@ -147,6 +147,10 @@ class Estimator(BaseEstimator):
         """What workers build their replica from; typed errors for what cannot work."""
 
     @abstractmethod
+    def _check_trainable(self) -> None:
+        """Raise a typed error if what training needs was not given."""
+
+    @abstractmethod
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
         """Raise a typed error if the model cannot take the feed's first rows; errors call the data `what`."""
 
@@ -161,6 +165,8 @@ class Estimator(BaseEstimator):
         **options: Any,
     ) -> list[Outcome]:
         """Train for some epochs, counted over the estimator's life, and take the trained state."""
+        self._check_trainable()
+        trigger = Trigger.convert_trigger(checkpoint_trigger)
         learning = self._learning()
         engine, batching = self._prepare(data, batch_size)
         validation = self._validation_feed(data, validation_data, columns, engine)
@@ -168,7 +174,6 @@ class Estimator(BaseEstimator):
         self._check_batch(feed)
         if validation is not None:
             self._check_batch(validation, "validation_data")
-        trigger = Trigger.convert_trigger(checkpoint_trigger)
         job = FitJob(
             learning=learning,
             sync=make_sync(self._gang.sync),

@@ -33,42 +33,40 @@ def predict_spark(
         output: what the model gives (`OutputType.probe`), which decides the type of the column.
     """
     check_spark_columns(df, feature_cols)
-    _check_passing(df)
+    for name in df.columns:
+        if name.lower() == PREDICTION:
+            raise InvalidArgumentError(
+                f"the DataFrame has a column {name!r} already, where the prediction goes. "
+                f"Drop or rename it first: df.withColumnRenamed({name!r}, 'earlier')."
+            )
     types = require("pyspark.sql.types", "A Spark DataFrame")
-    schema = types.StructType([*df.schema.fields, types.StructField(PREDICTION, output.spark_type)])
+    # Numbers for names on the way, for mapInArrow stumbles over dots in names and over columns of one name.
+    numbers = [str(number) for number in range(len(df.columns))]
+    fields = [
+        types.StructField(number, field.dataType, field.nullable, field.metadata)
+        for number, field in zip(numbers, df.schema.fields, strict=True)
+    ]
+    schema = types.StructType([*fields, types.StructField(PREDICTION, output.spark_type)])
     shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
-    positions = [df.columns.index(name) for name in feature_cols]
+    function = _predicting(shipment, df.columns, feature_cols, batch_size, output)
     try:
-        return df.mapInArrow(_predicting(shipment, positions, batch_size, output), schema)
+        return df.toDF(*numbers).mapInArrow(function, schema).toDF(*df.columns, PREDICTION)
     except NotImplementedError as error:
         raise InvalidArgumentError(
             f"a column has a type that Arrow cannot carry: {error} Drop it, or cast it to text, before predict."
         ) from error
 
 
-def _check_passing(df: Any) -> None:
-    """Columns must go to Python and back by their names, and the new one must not be there yet."""
-    seen: set[str] = set()
-    for field in df.schema.fields:
-        name = field.name.lower()
-        if name == PREDICTION:
-            raise InvalidArgumentError(
-                f"the DataFrame has a column {field.name!r} already, where the prediction goes. "
-                f"Drop or rename it first: df.withColumnRenamed({field.name!r}, 'earlier')."
-            )
-        if name in seen:
-            raise InvalidArgumentError(f"there are several columns called {field.name!r}. Rename or drop one first.")
-        seen.add(name)
-
-
-def _predicting(shipment: Shipment, positions: Sequence[int], batch_size: int, output: OutputType) -> ArrowFunction:
-    """What a task does with the Arrow chunks of its partition."""
+def _predicting(
+    shipment: Shipment, names: Sequence[str], feature_cols: Sequence[str], batch_size: int, output: OutputType
+) -> ArrowFunction:
+    """What a task does with the Arrow chunks of its partition, whose columns have these names."""
 
     def predicting(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (chunk for chunk in chunks if chunk.num_rows)
         first = next(rows, None)
         if first is not None:
-            pass_ = _Pass(shipment.model(), positions, batch_size, output)
+            pass_ = _Pass(shipment.model(), names, feature_cols, batch_size, output)
             yield from pass_.chunk(first)
             for chunk in rows:
                 yield from pass_.chunk(chunk)
@@ -83,9 +81,11 @@ class _Pass:
     It holds a batch and a chunk of rows at most, and PART_BYTES of predictions beside those of a batch.
     """
 
-    def __init__(self, model: Model, positions: Sequence[int], batch_size: int, output: OutputType):
+    def __init__(
+        self, model: Model, names: Sequence[str], feature_cols: Sequence[str], batch_size: int, output: OutputType
+    ):
         self._model = model
-        self._positions = positions
+        self._features = [(name, names.index(name)) for name in feature_cols]
         self._batch_size = batch_size
         self._output = output
         self._waiting: deque[pa.RecordBatch] = deque()  # rows that are not given out yet
@@ -96,8 +96,7 @@ class _Pass:
 
     def chunk(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a chunk, and give what is ready."""
-        self._names = [chunk.schema.names[position] for position in self._positions]
-        features = [column_to_numpy(chunk.column(at), chunk.schema.names[at]) for at in self._positions]
+        features = [column_to_numpy(chunk.column(at), name) for name, at in self._features]
         self._waiting.append(chunk)
         start = 0
         while start < chunk.num_rows:
@@ -115,8 +114,8 @@ class _Pass:
 
     def _run(self) -> Iterator[pa.RecordBatch]:
         """Predict the rows at hand, and give what is ready."""
-        columns = zip(self._names, zip(*self._left, strict=True), strict=True)
-        result = self._model(tuple(concatenate(name, parts) for name, parts in columns))
+        columns = zip(self._features, zip(*self._left, strict=True), strict=True)
+        result = self._model(tuple(concatenate(name, parts) for (name, _), parts in columns))
         if self._results and _shapes(result) != _shapes(self._results[0]):
             yield from self._give(1)
         self._results.append(result)
@@ -138,12 +137,9 @@ class _Pass:
             self._results = [rest if several else rest[0]] if self._result_rows else []
             if count < chunk.num_rows:
                 self._waiting.appendleft(chunk.slice(count))
-            yield _with_prediction(chunk.slice(0, count), self._output.to_arrow(mine if several else mine[0]))
-
-
-def _with_prediction(chunk: pa.RecordBatch, prediction: pa.Array) -> pa.RecordBatch:
-    schema = chunk.schema.append(pa.field(PREDICTION, prediction.type))
-    return pa.RecordBatch.from_arrays([*chunk.columns, prediction], schema=schema)
+            prediction = self._output.to_arrow(mine if several else mine[0])
+            names = [*chunk.schema.names, PREDICTION]
+            yield pa.RecordBatch.from_arrays([*chunk.slice(0, count).columns, prediction], names=names)
 
 
 def _shapes(result: Result) -> list[tuple[int, ...]]:

@@ -200,6 +200,5 @@ def _room(param: torch.Tensor) -> int:
 
 def _new_buffer(group: Group, length: int, dtype: Any) -> torch.Tensor:
     """A buffer for the group's collectives, on the device where it makes them."""
-    device = getattr(group, "device", "cpu")
     buffer = torch.from_numpy(group.empty(length, dtype))
-    return buffer if device == "cpu" else buffer.to(device)
+    return buffer if group.device == "cpu" else buffer.to(group.device)

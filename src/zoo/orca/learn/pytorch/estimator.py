@@ -8,7 +8,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +28,10 @@ from zoo.orca.learn.pytorch.training_operator import TrainingOperator
 from zoo.orca.learn.sync import make_sync
 from zoo.orca.learn.trigger import TrainState
 from zoo.orca.learn.worker import combine
+
+if TYPE_CHECKING:
+    from zoo.orca.engine.base import Engine
+    from zoo.orca.feed.shards import Columns
 
 SCHEDULER_STEPS = ("batch", "epoch", "manual", None)
 
@@ -195,6 +199,14 @@ class PyTorchEstimator(SharedEstimator):
         packed = pack(self._recipe, "the model (with its optimizer, loss and creators)")
         return TorchLearning(packed, make_sync(self._gang.sync).sharded, self._clip)
 
+    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
+        if columns.features and not columns.labels:
+            self._recipe.check_unlabelled(what)
+        return super()._feed(data, columns, engine, what)
+
+    def _check_trainable(self) -> None:
+        self._recipe.check_loss()
+
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
         layout = getattr(feed, "layout", None)
         if layout is not None and layout.labels is None:
@@ -208,13 +220,15 @@ class PyTorchEstimator(SharedEstimator):
         return self._name
 
     def _predictor(self) -> TorchPredictor:
-        """The model as it is now; the same one, for processes that hold it already, until it changes."""
-        if self._predicting is None or self._predicting[0] is not self._state:
-            recipe = dataclasses.replace(self._recipe, optimizer=None, scheduler=None, metrics=None)
-            weights = self._state["models"] if self._state is not None else None
-            if not is_creator(recipe.model):
-                recipe.model, weights = self.get_model(), None
-            self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, weights))
+        """The model as it is now; the same one, for processes that hold it already, until training changes it."""
+        if self._state is not None and self._predicting is not None and self._predicting[0] is self._state:
+            return self._predicting[1]
+        recipe = dataclasses.replace(self._recipe, optimizer=None, scheduler=None, metrics=None)
+        state = {key: value for key, value in (self._state or {}).items() if key in ("models", "operator")}
+        if not is_creator(recipe.model):
+            recipe.model = self.get_model()
+            state.pop("models", None)
+        self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, state))
         return self._predicting[1]
 
     def _adopt(self, state: dict[str, Any], path: str) -> None:
@@ -231,7 +245,8 @@ class PyTorchEstimator(SharedEstimator):
                 model.load_state_dict(each)
             except (RuntimeError, TypeError, AttributeError) as error:
                 raise CheckpointError(
-                    f"{path} was written for another model: {error}. Expected the weights of {type(model).__name__}."
+                    f"{path} was written for another model: {_one_line(error)} Expected the weights of this "
+                    f"{type(model).__name__}: make the model as it was when they were saved."
                 ) from error
         self._check_optimizers(state.get("optimizers") or [], models, path)
         self._state = state
@@ -248,8 +263,8 @@ class PyTorchEstimator(SharedEstimator):
             names = ", ".join(type(each).__name__ for each in optimizers)
             raise CheckpointError(
                 f"{path} holds the state of {len(found)} other optimizer(s) than this estimator's ({names}). Give the "
-                "optimizers that it was saved with, or save the weights alone: torch.save(est.get_model().state_dict(), "
-                "path)."
+                "optimizers that it was saved with, or load a file of weights alone, which "
+                "torch.save(est.get_model().state_dict(), path) writes."
             )
 
     def _first_state(self) -> dict[str, Any]:
@@ -332,25 +347,27 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
             figures = self._run_evaluate(data, batch_size, columns)
             return {name: figures[name] for name in self._recipe.build_metrics()}
 
-    def save(self, model_path: str) -> str:
-        """Write the model's state_dict to a path, and the optimizer beside it as `<stem>_optim<.ext>`."""
-        path = check_path(model_path, "model_path")
+    def save(self, model_path: str | None = None, *, checkpoint: str | None = None) -> str:
+        """Write the model's state_dict to a path, and the optimizer beside it as `<stem>_optim<.ext>`.
+
+        `checkpoint` is another spelling of model_path.
+        """
+        path = check_path(checkpoint if model_path is None else model_path, "model_path")
         state = self._first_state()
         models = state["models"]
         write_state(path, models[0] if len(models) == 1 else {"models": models})
         write_state(_beside(path), {key: value for key, value in state.items() if key != "models"})
-        return model_path
+        return path
 
-    def load(self, model_path: str, loss: Any = None) -> PyTorchSparkEstimator:
-        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
-        path = check_path(model_path, "model_path")
-        if Path(path).is_dir():
-            self.load_orca_checkpoint(path)
-        else:
-            found = read_dict(path)
-            models = found["models"] if isinstance(found.get("models"), list) else [found]
-            rest = read_dict(_beside(path)) if Path(_beside(path)).is_file() else {}
-            self._adopt({"models": models} | rest, path)
+    def load(
+        self, model_path: str | None = None, loss: Any = None, *, checkpoint: str | None = None
+    ) -> PyTorchSparkEstimator:
+        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it.
+
+        `checkpoint` is another spelling of model_path.
+        """
+        path = check_path(checkpoint if model_path is None else model_path, "model_path")
+        self._adopt(_read_saved(path), path)
         if loss is not None:
             self._recipe.loss = loss
         return self
@@ -439,18 +456,22 @@ class PyTorchRayEstimator(PyTorchEstimator):
         figures = self._run_evaluate(data, batch_size, columns, steps, info=check_dict(info, "info"), profile=profile)
         return {name: value for name, value in figures.items() if not name.startswith("last_")}
 
-    def save(self, model_path: str) -> str:
-        """Write the state of training (models, optimizers, schedulers, operator) to a path."""
-        write_state(check_path(model_path, "model_path"), self._first_state())
-        return model_path
+    def save(self, model_path: str | None = None, *, checkpoint: str | None = None) -> str:
+        """Write the state of training (models, optimizers, schedulers, operator) to a path.
 
-    def load(self, model_path: str) -> PyTorchRayEstimator:
-        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it."""
-        path = check_path(model_path, "model_path")
-        if Path(path).is_dir():
-            return self.load_orca_checkpoint(path)
-        found = read_dict(path)
-        self._adopt(found if isinstance(found.get("models"), list) else {"models": [found]}, path)
+        `checkpoint` is another spelling of model_path.
+        """
+        path = check_path(checkpoint if model_path is None else model_path, "model_path")
+        write_state(path, self._first_state())
+        return path
+
+    def load(self, model_path: str | None = None, *, checkpoint: str | None = None) -> PyTorchRayEstimator:
+        """Go on from what `save` wrote, from a state_dict, or (a folder) from the newest checkpoint below it.
+
+        `checkpoint` is another spelling of model_path.
+        """
+        path = check_path(checkpoint if model_path is None else model_path, "model_path")
+        self._adopt(_read_saved(path), path)
         return self
 
     @property
@@ -474,6 +495,19 @@ def combine_epoch(workers: list[dict[str, Any]]) -> dict[str, Any]:
     same = {name: workers[0][name] for name in ("epoch", "batch_count")}
     validated = {name: value for name, value in workers[0].items() if name.startswith("val_")}
     return combine(workers) | same | validated
+
+
+def _read_saved(path: str) -> dict[str, Any]:
+    """The state in a file that `save` of any backend or torch.save wrote, or in the newest checkpoint of a folder."""
+    if Path(path).is_dir():
+        return read_checkpoint(path)
+    found = read_dict(path)
+    state = found if isinstance(found.get("models"), list) else {"models": [found]}
+    return state | (read_dict(_beside(path)) if Path(_beside(path)).is_file() else {})
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _beside(model_path: str) -> str:

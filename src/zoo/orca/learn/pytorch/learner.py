@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.learner import Learner
-from zoo.orca.learn.pytorch.loss import words
+from zoo.orca.learn.pytorch.loss import LossSum, words
 from zoo.orca.learn.pytorch.recipe import TorchRecipe
 from zoo.orca.learn.pytorch.replica import Replica
 from zoo.orca.learn.pytorch.training_operator import SCHEDULER_STEP, TrainingOperator, need_dict, unpack
@@ -57,8 +58,12 @@ class TorchLearner(Learner):
         self.operator = recipe.build_operator(self.models, optimizers, self.schedulers, worker.rank)
         self._float = float_type(self.models)
         self._share: Share | None = None
+        self._loss_sum: LossSum | None = None
+        self._before_ghost: list[tuple[Tensor, Tensor]] = []
+        self._measured_rows = 0
         if self.operator.criterion is not None:
             self.operator.criterion.tell = self._hear
+            self.replica.is_mean = not self.operator.criterion.is_sum
         if state is not None:
             self._load(state)
 
@@ -67,7 +72,10 @@ class TorchLearner(Learner):
 
     def take(self, share: Share) -> Any:
         """A share as the operator's batch; from now on the replica counts for the share's part of the whole batch."""
+        self._forget_ghost()
         self._share = share
+        if share.rows == 0:
+            self._before_ghost = [(buffer, buffer.clone()) for model in self.models for buffer in model.buffers()]
         self._weigh(None)
         criterion = self.operator.criterion
         if criterion is not None:
@@ -80,6 +88,7 @@ class TorchLearner(Learner):
         try:
             return need_dict(self.operator.train_epoch(batches, info), "train_epoch")
         finally:
+            self._forget_ghost()
             self._share = None
 
     def after_step(self) -> None:
@@ -93,13 +102,21 @@ class TorchLearner(Learner):
 
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         metrics = self.recipe.build_metrics()
+        self._loss_sum = LossSum()
         before = [model.training for model in self.models]
         try:
-            figures = need_dict(self.operator.validate(self._measured(shares), info, metrics), "validate")
+            figures = self.operator.validate(self._measured(shares), info, metrics)
         finally:
+            loss_sum, self._loss_sum = self._loss_sum, None
             for model, training in zip(self.models, before, strict=True):
                 model.train(training)
-        return figures, metrics
+        return figures, metrics | ({"val_loss": loss_sum} if self._measures_plainly() else {})
+
+    def _measures_plainly(self) -> bool:
+        """Whether "val_loss" is the loss of the batches and nothing else."""
+        hooks = ("validate", "validate_batch", "forward_batch")
+        plain = all(getattr(type(self.operator), hook) is getattr(TrainingOperator, hook) for hook in hooks)
+        return plain and self.operator.criterion is not None
 
     @property
     def loss(self) -> float | None:
@@ -132,13 +149,21 @@ class TorchLearner(Learner):
         everyone = [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
         for each, known in zip(everyone, state.get("schedulers") or [], strict=False):
             each.load_state_dict(known)
-        operator = state.get("operator") or {}
-        self.operator.global_step = operator.get("global_step", 0)
-        if "own" in operator:
-            self.operator.load_state_dict(operator["own"])
+        load_operator(self.operator, state)
+
+    @torch.no_grad()
+    def _forget_ghost(self) -> None:
+        """Rows that count for nothing leave no trace in running statistics either."""
+        for buffer, before in self._before_ghost:
+            buffer.copy_(before)
+        self._before_ghost = []
 
     def _hear(self, loss: Tensor, denominator: float | None) -> None:
-        if self._share is not None:
+        """The loss of a batch was computed, and divided by that (None: by the rows)."""
+        if self._loss_sum is not None:
+            rows = None if self.operator.criterion.is_sum else float(self._measured_rows)
+            self._loss_sum.add(loss.item(), rows if denominator is None else denominator)
+        elif self._share is not None:
             self.replica.loss = loss.detach()
             self._weigh(denominator)
 
@@ -157,6 +182,7 @@ class TorchLearner(Learner):
     def _measured(self, shares: Iterable[Share]) -> Iterator[Any]:
         for share in shares:
             if share.rows:
+                self._measured_rows = share.rows
                 if self.operator.criterion is not None:
                     self.operator.criterion.row_weights = None if share.weights is None else self._tensor(share.weights)
                 yield self._tensors(share.batch)
@@ -171,19 +197,20 @@ class TorchLearner(Learner):
 class TorchPredictor:
     """The model for prediction, as it travels to the workers; loaded once in each process."""
 
-    def __init__(self, key: str, recipe: TorchRecipe, weights: list[dict[str, Tensor]] | None):
+    def __init__(self, key: str, recipe: TorchRecipe, state: dict[str, Any]):
         self.key = key
         self._recipe = recipe
-        self._weights = weights
+        self._state = state
 
     def load(self) -> Callable[[tuple[Any, ...]], Any]:
         """A function from a tuple of features to an array, or a list of them for several outputs."""
         recipe = self._recipe
         with torch.random.fork_rng(devices=[]):
             models = recipe.build_models()
-        for model, weights in zip(models, self._weights or [], strict=False):
+        for model, weights in zip(models, self._state.get("models", []), strict=False):
             model.load_state_dict(weights)
         operator = recipe.build_operator(models, [], [], rank=0)
+        load_operator(operator, self._state)
         dtype = float_type(models)
 
         def predict(features: tuple[Any, ...]) -> Any:
@@ -191,6 +218,14 @@ class TorchPredictor:
             return to_arrays(output)
 
         return predict
+
+
+def load_operator(operator: TrainingOperator, state: dict[str, Any]) -> None:
+    """Give an operator what it said of itself; one that said nothing is not asked to take it."""
+    known = state.get("operator") or {}
+    operator.global_step = known.get("global_step", 0)
+    if known.get("own"):
+        operator.load_state_dict(known["own"])
 
 
 def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what: str = "data") -> None:
@@ -245,7 +280,7 @@ def to_tensors(value: Any, floats: torch.dtype) -> Any:
     What a user's own loader made of its rows (tensors, text) is left as it is.
     """
     if isinstance(value, np.ndarray):
-        tensor = torch.from_numpy(value)
+        tensor = _view(value)
         return tensor.to(floats) if tensor.is_floating_point() and tensor.dtype != floats else tensor
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(to_tensors(each, floats) for each in value))
@@ -254,6 +289,15 @@ def to_tensors(value: Any, floats: torch.dtype) -> Any:
     if isinstance(value, dict):
         return {key: to_tensors(each, floats) for key, each in value.items()}
     return value
+
+
+def _view(array: np.ndarray) -> Tensor:
+    """A tensor on the array's memory; a model that writes into its input gets what it asked for."""
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def to_arrays(output: Any) -> Any:

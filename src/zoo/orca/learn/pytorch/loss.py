@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,7 +49,7 @@ class Criterion:
 
     def _plain(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
         loss = _need_scalar(self.loss(output, target, *more, **named))
-        self.denominator = _denominator(self.loss, output, target)
+        self.denominator = None if self.is_sum else _denominator(self.loss, output, target)
         return loss
 
     def __getattr__(self, name: str) -> Any:
@@ -67,6 +68,30 @@ class Criterion:
         self.denominator = float(weights.sum())
         per_row = losses.reshape(len(losses), -1).mean(dim=1)
         return (per_row * weights).sum() / max(self.denominator, 1e-12)
+
+
+class LossSum:
+    """The loss over all batches of all ranks: summed like a metric, by its state."""
+
+    def __init__(self) -> None:
+        self._state = np.zeros(2)
+
+    def add(self, loss: float, divisor: float | None) -> None:
+        """Count a batch's loss, which was divided by that; None for a sum."""
+        if divisor is None:
+            self._state += (loss, 0.0)
+        elif divisor > 0:  # else no row counted, and the loss is no number
+            self._state += (loss * divisor, divisor)
+
+    def state(self) -> np.ndarray:
+        return self._state
+
+    def load_sum(self, state: np.ndarray) -> None:
+        self._state = state
+
+    def value(self) -> float:
+        total, divisor = self._state
+        return float(total / divisor if divisor else total)
 
 
 def row_losses(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -44,12 +44,28 @@ class TorchRecipe:
         self._check_callables()
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise InvalidArgumentError(f"seed must be a whole number, but is {self.seed!r}.")
+        Metric.convert_metrics_dict(self.metrics, self.metric_backend)
+
+    def check_loss(self) -> None:
+        """Raise a typed error if training needs a loss and there is none; prediction does without."""
         if self.loss is None and self.operator_cls.forward_batch is TrainingOperator.forward_batch:
             raise InvalidArgumentError(
                 "loss must be given: a torch loss such as torch.nn.MSELoss(), a function loss(output, target), or a "
-                "creator loss(config). Only a TrainingOperator with its own forward_batch can do without."
+                "creator loss(config). Only prediction, and a TrainingOperator with its own forward_batch, do without."
             )
-        Metric.convert_metrics_dict(self.metrics, self.metric_backend)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Torch leaves out of an optimizer's pickle what its class added to it (LBFGS has such), so add it here."""
+        given = as_list(self.optimizer) if self.optimizer is not None else []
+        return vars(self) | {"_beside": [_unpickled(each) for each in given]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        beside = state.pop("_beside")
+        vars(self).update(state)
+        for optimizer, attributes in zip(as_list(self.optimizer), beside, strict=False):
+            for name, value in attributes.items():
+                if not hasattr(optimizer, name):
+                    setattr(optimizer, name, value)
 
     def check_unlabelled(self, what: str) -> None:
         """Raise a typed error if the loss cannot do without labels; a loss of the user's own is given -1 for each."""
@@ -206,6 +222,18 @@ def _is_torchs_own(loss: Any) -> bool:
 
 def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _unpickled(optimizer: Any) -> dict[str, Any]:
+    """The attributes of a torch optimizer that its pickle does not hold; hooks and methods are made anew there."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return {}
+    held = optimizer.__getstate__()
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if name not in held and not name.startswith("_optimizer_") and not callable(value)
+    }
 
 
 def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:

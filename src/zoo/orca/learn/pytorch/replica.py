@@ -28,6 +28,7 @@ class Replica:
     Attributes:
         weight: what this rank's gradients count for in the next step: its rows, or their part of the global batch.
             With 0 they count for nothing, even if they are not numbers.
+        is_mean: whether losses are means over rows, so that gradients are averaged; sums are added up.
         loss: this rank's loss of the next step, or None.
         global_loss: the combined loss of the last step, if every rank set `loss`.
         clip: None, ("norm", most) over all gradients of an optimizer, or ("value", low, high) for each element;
@@ -44,6 +45,7 @@ class Replica:
         self.group = group
         self.clip = clip
         self.weight = 1.0 / group.world_size
+        self.is_mean = True
         self.loss: Any = None
         self.global_loss: float | None = None
         self._updates = [self._update(optimizer, sharded and group.world_size > 1) for optimizer in optimizers]

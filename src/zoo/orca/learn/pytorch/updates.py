@@ -130,9 +130,9 @@ class ReplicatedUpdate:
             needed = self._send(loss)
             for bucket in needed:
                 self.group.all_reduce(bucket.flat)
-            total, has_gradient = self._receive(loss)
+            divisor, has_gradient = self._receive(loss)
             flats = [bucket.flat[: bucket.length] for bucket in needed]
-            _scale(flats, total)
+            _scale(flats, divisor)
             _clip(flats, self.replica.clip)
             for bucket in needed:
                 bucket.hand_out(has_gradient)
@@ -164,10 +164,11 @@ class ReplicatedUpdate:
         return needed
 
     def _receive(self, loss: Any) -> tuple[float, list[bool]]:
-        """The sum of the weights, and which parameters have a gradient on some rank; also the combined loss."""
+        """What sums are to be divided by, and which parameters have a gradient on some rank; also the combined loss."""
         *numbers, total, weighted_loss = self._buckets[0].tail.tolist()
-        self.replica.global_loss = weighted_loss / total if total > 0 and loss is not None else None
-        return total, [number > 0 for number in numbers]
+        divisor = total if self.replica.is_mean else 1.0
+        self.replica.global_loss = weighted_loss / divisor if total > 0 and loss is not None else None
+        return divisor, [number > 0 for number in numbers]
 
     def _make_sparse(self) -> None:
         for param in self._params:
@@ -259,9 +260,9 @@ class ShardedUpdate(ReplicatedUpdate):
         needed = self._send(loss)
         for bucket in needed:
             self.group.reduce_scatter(bucket.flat, len(bucket.tail))
-        total, has_gradient = self._receive(loss)
+        divisor, has_gradient = self._receive(loss)
         flats = [bucket.flat[self.group.slice(bucket.length)] for bucket in needed]
-        _scale(flats, total)
+        _scale(flats, divisor)
         _clip(flats, self.replica.clip, self._norm_over_ranks)
         for shard in self._shards:
             shard.takes_part = shard.bucket in needed
@@ -314,11 +315,10 @@ def _make_buckets(group: Group, params: list[torch.Tensor]) -> list[Bucket]:
     ]
 
 
-def _scale(flats: list[torch.Tensor], total: float) -> None:
-    """Divide by the sum of weights."""
-    if total > 0 and abs(total - 1) > ROUNDING:
+def _scale(flats: list[torch.Tensor], divisor: float) -> None:
+    if divisor > 0 and abs(divisor - 1) > ROUNDING:
         for flat in flats:
-            flat.mul_(1 / total)
+            flat.mul_(1 / divisor)
 
 
 def _clip(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class Group(ABC):
     """The ranks that agree, as one of them sees it. Sums are over float32, float64 or int64, moves over any dtype."""
 
+    #: Where buffers for this group lie: "cpu", or "cuda" for torch tensors on GPUs.
+    device = "cpu"
+
     def __init__(self, rank: int, world_size: int):
         self.rank = rank
         self.world_size = world_size
