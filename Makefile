@@ -28,10 +28,11 @@ help:  ## what can be typed here
 	$(PIP) -e ".[$(DEMO_EXTRAS_$(ENGINE))]"
 	@touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
+.venv/.dev: pyproject.toml scripts/horovod.sh | .venv/bin/python
 	@echo "setting up everything the tests need (once, a few minutes) ..."
 	$(PIP) "$(TORCH)"
 	$(PIP) -e ".[$(DEV_EXTRAS)]"
+	./scripts/horovod.sh $(BIN)/python
 	@touch $@ .venv/.demo-local .venv/.demo-spark .venv/.demo-ray
 
 .venv/.bench: pyproject.toml .venv/.dev

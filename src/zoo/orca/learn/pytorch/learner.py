@@ -141,6 +141,9 @@ class TorchLearner(Learner):
     def digest(self) -> str:
         return self.replica.digest(self.models)
 
+    def close(self) -> None:
+        self.replica.close()
+
     def _load(self, state: dict[str, Any]) -> None:
         for model, weights in zip(self.models, state["models"], strict=True):
             model.load_state_dict(weights)
