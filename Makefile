@@ -43,18 +43,18 @@ demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark o
 	$(BIN)/python examples/demo.py --engine $(ENGINE)
 
 test: .venv/.dev  ## every test, on every engine
-	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --engines=$(ENGINES) $(ARGS)
 
 lint: .venv/.dev  ## ruff and mypy
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks docs
+	$(BIN)/ruff format --check src tests examples benchmarks docs
 	$(BIN)/mypy
 
 fmt: .venv/.dev  ## put the code in shape
-	$(BIN)/ruff check --fix src tests examples benchmarks
-	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix src tests examples benchmarks docs
+	$(BIN)/ruff format src tests examples benchmarks docs
 
 bench: .venv/.bench  ## us, the peers and the limit, side by side
 	$(BIN)/python -m benchmarks $(ARGS)

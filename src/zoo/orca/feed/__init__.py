@@ -14,6 +14,7 @@ from zoo.orca.data.shard import XShards
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed
 from zoo.orca.feed.columns import missing_column
+from zoo.orca.feed.loader import LoaderFeed, is_loader
 from zoo.orca.feed.shards import Columns
 from zoo.orca.optional import is_instance_of
 
@@ -34,7 +35,7 @@ def kind_of(data: Any) -> str:
         return "Spark DataFrame"
     if is_instance_of(data, "ray.data", "Dataset"):
         return "Ray Dataset"
-    if is_instance_of(data, "torch.utils.data", "DataLoader"):
+    if is_loader(data):
         return "DataLoader"
     if isinstance(data, pd.DataFrame):
         return "pandas DataFrame"
@@ -107,8 +108,6 @@ def _of_ray_dataset(data: Any, columns: Columns, config: dict[str, Any], engine:
 
 
 def _of_loader(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
-    from zoo.orca.feed.loader import LoaderFeed
-
     return LoaderFeed(data, engine, config)
 
 

@@ -12,10 +12,7 @@ import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.loader_order import Rng
-from zoo.orca.feed.plan import split
-
-# Rows given to a rank that has none of a batch: two where there are two, for layers that normalise over the batch.
-GHOST_ROWS = 2
+from zoo.orca.feed.plan import GHOST_ROWS, split
 
 
 class Cut(NamedTuple):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.base import Share, Source
-from zoo.orca.feed.loader_cut import GHOST_ROWS, Cut, CutItem, CutSamples, mark_of, slice_of
+from zoo.orca.feed.loader_cut import Cut, CutItem, CutSamples, mark_of, slice_of
 from zoo.orca.feed.loader_order import Order, index_sampler, is_stream
-from zoo.orca.feed.plan import split
+from zoo.orca.feed.plan import GHOST_ROWS, split
 from zoo.orca.optional import is_instance_of
 
 if TYPE_CHECKING:

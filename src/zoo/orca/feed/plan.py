@@ -14,6 +14,9 @@ import numpy as np
 
 from zoo.orca.engine.base import deal
 
+#: Rows lent to a rank that has none of a batch: two, for layers that normalise over the batch cannot train on one.
+GHOST_ROWS = 2
+
 # What a random stream is for: so that no two of them are the same.
 _BATCHES, _ROWS = 0, 1
 

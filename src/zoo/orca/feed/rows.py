@@ -13,14 +13,12 @@ import numpy as np
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.feed.laid import Laid, Layout, Rows, Table, common_layout, forget
-from zoo.orca.feed.plan import Piece, Plan, cut, split
+from zoo.orca.feed.plan import GHOST_ROWS, Piece, Plan, cut, split
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine, Placement
     from zoo.orca.engine.worker import Worker
     from zoo.orca.feed.shards import Reader
-
-GHOST_ROWS = 2
 
 
 class Folder:

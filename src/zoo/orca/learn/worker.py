@@ -147,6 +147,7 @@ class _Fit:
         self.where = job.train_state
         self._first_step = self.where.neval
         self._progress = _Progress(worker, self.source, job)
+        self._rate = learner.rate
         self._score: float | None = None
         self._validated: dict[str, Any] = {}
 
@@ -170,8 +171,9 @@ class _Fit:
         figures |= {f"val_{name.removeprefix('val_')}": value for name, value in self._validated.items()}
         return figures | ({"profile": self.learner.profile()} if self.job.profile else {})
 
-    def mark_step(self) -> None:
-        """Let an error say in which step of this fit it happened."""
+    def begin_step(self) -> None:
+        """Remember the step's rate for its summary, and its number for an error that may happen in it."""
+        self._rate = self.learner.rate
         self.worker.mark(self.where.neval - self._first_step + 1)
 
     def step_done(self, share: Share) -> None:
@@ -182,7 +184,7 @@ class _Fit:
         self.learner.after_step()
         loss = self.learner.loss
         self.where.advance(share.total, 0 if ends_epoch else share.total + self.where.records + 1, loss)
-        self._progress.step(self.where, share, loss, self.learner.rate)
+        self._progress.step(self.where, share, loss, self._rate)
         if self.job.validation is not None and _fires(self.job.validation_trigger, self.where):
             self._validate(self.job.validation)
         if self.job.checkpoints is not None and _fires(self.job.checkpoint_trigger, self.where):
@@ -232,7 +234,7 @@ class _Batches:
             self.rows = share.rows
             self.seen += share.rows
             self.count += 1
-            self._fit.mark_step()
+            self._fit.begin_step()
             yield self._fit.learner.take(share)
 
     def __len__(self) -> int:

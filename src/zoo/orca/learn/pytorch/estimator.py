@@ -223,11 +223,13 @@ class PyTorchEstimator(SharedEstimator):
         """The model as it is now; the same one, for processes that hold it already, until training changes it."""
         if self._state is not None and self._predicting is not None and self._predicting[0] is self._state:
             return self._predicting[1]
-        recipe = dataclasses.replace(self._recipe, optimizer=None, scheduler=None, metrics=None)
+        recipe = dataclasses.replace(self._recipe, metrics=None)
         state = {key: value for key, value in (self._state or {}).items() if key in ("models", "operator")}
-        if not is_creator(recipe.model):
-            recipe.model = self.get_model()
-            state.pop("models", None)
+        if recipe.operator_cls is TrainingOperator:
+            recipe.optimizer = recipe.scheduler = None
+            if not is_creator(recipe.model):  # with its weights, which then need not travel twice
+                recipe.model = self.get_model()
+                state.pop("models", None)
         self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, state))
         return self._predicting[1]
 

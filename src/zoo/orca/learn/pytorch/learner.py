@@ -212,7 +212,9 @@ class TorchPredictor:
             models = recipe.build_models()
         for model, weights in zip(models, self._state.get("models", []), strict=False):
             model.load_state_dict(weights)
-        operator = recipe.build_operator(models, [], [], rank=0)
+        # An operator of the user's own may look for its optimizers when it is made.
+        optimizers = [] if recipe.optimizer is None else recipe.build_optimizers(models)
+        operator = recipe.build_operator(models, optimizers, recipe.build_schedulers(optimizers), rank=0)
         load_operator(operator, self._state)
         dtype = float_type(models)
 

@@ -158,7 +158,8 @@ def _denominator(loss: Any, output: Any, target: Any) -> float | None:
     counted = target[target != loss.ignore_index]
     if loss.weight is not None:
         return float(loss.weight[counted].sum())
-    return float(counted.numel()) if counted.numel() != target.numel() else None
+    # In rows, for labels of a row may be many (tokens, pixels).
+    return counted.numel() * len(target) / target.numel() if counted.numel() != target.numel() else None
 
 
 def _name(loss: Any) -> str:
