@@ -151,7 +151,7 @@ TYPES_OF_ARGUMENTS = [
         "with a model creator give a function optimizer(model, config)",
     ),
     argument("text as loss", from_torch(loss="mse"), "torch.nn.MSELoss()", "'mse'"),
-    argument("no loss", from_torch(loss=None), "loss must be given", "forward_batch"),
+    argument("no loss", fit(loss=None), "loss must be given", "forward_batch"),
     argument("text as metric", from_torch(metrics="acc"), "Only orca metrics are supported, but get str"),
     argument("a metric twice", from_torch(metrics=[Accuracy(), Accuracy()]), "both reported as 'Top1Accuracy'"),
     argument("text as scheduler", from_torch(scheduler_creator="step"), "scheduler(optimizer, config)", "'step'"),

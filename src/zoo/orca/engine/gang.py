@@ -243,14 +243,14 @@ class _Gang:
         if unheard:
             self._raise_lost(unheard, f"nothing was heard from it for {SILENT_SECONDS:.0f} s (node or network lost)")
         limit = self.options.stall_timeout
-        silent = tuple(rank for rank, member in waiting if limit is not None and now - member.spoke > limit)
+        # A rank that waits in an all-gather is silent because of the others.
+        speakers = [(rank, member) for rank, member in waiting if not member.gathered]
+        silent = tuple(rank for rank, member in speakers if limit is not None and now - member.spoke > limit)
         if silent:
             self._raise_stalled(silent)
 
     def _raise_stalled(self, silent: tuple[int, ...]) -> None:
         self._send_all(Stacks())
-        # A rank that waits in an all-gather is silent because of the others.
-        silent = tuple(rank for rank in silent if not self.members[rank].gathered) or silent
         deadline = time.monotonic() + STACKS_SECONDS
         waiting = [member for member in self.members if member.result is None]
         while time.monotonic() < deadline and any(member.stacks is None for member in waiting):
