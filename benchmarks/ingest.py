@@ -82,7 +82,7 @@ def torch_distributor(job: dict[str, Any]) -> Report:
 
     with tempfile.TemporaryDirectory() as marks:
         start = time.perf_counter()
-        frame = session.read.parquet(job["folder"]).coalesce(WORKERS)  # a partition a rank; even, as the files are
+        frame = session.read.parquet(job["folder"]).repartition(WORKERS)  # a partition a rank; even, as the files are
         distributor = TorchDistributor(num_processes=WORKERS, local_mode=False, use_gpu=False)
         distributor._train_on_dataframe(_distributor_rank, frame, job, marks)
         state = torch.load(Path(marks, "state"))
