@@ -81,7 +81,8 @@ def test_a_schema_chooses_and_adds_columns(engine, table: pa.Table, tmp_path: Pa
 
 
 def test_a_struct_type_is_a_schema_too(engine, table: pa.Table, tmp_path: Path) -> None:
-    types = pytest.importorskip("pyspark.sql.types")
+    from pyspark.sql import types
+
     pq.write_table(table, tmp_path / "a.parquet")
     schema = types.StructType([types.StructField("b", types.StringType()), types.StructField("a", types.IntegerType())])
     assert list(joined(read_parquet(str(tmp_path), schema=schema)).columns) == ["b", "a"]

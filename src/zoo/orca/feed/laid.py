@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError
-from zoo.orca.feed.structure import Spec, describe, flatten, unflatten
+from zoo.orca.feed.structure import Spec, as_arguments, describe, flatten, unflatten
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class Layout:
 
     def arguments(self, leaves: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """The features as the arguments of a model: a list or tuple of arrays is several."""
-        features = unflatten(leaves, self.features)
-        return tuple(features) if isinstance(features, list | tuple) else (features,)
+        return as_arguments(unflatten(leaves, self.features))
 
 
 @dataclass(frozen=True)

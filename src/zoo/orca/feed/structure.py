@@ -58,6 +58,18 @@ def unflatten(leaves: Sequence[Any], spec: Spec) -> Any:
     return _build(iter(leaves), spec)
 
 
+def as_arguments(x: Any) -> tuple[Any, ...]:
+    """Features as the arguments of a model: a list or tuple holds several, anything else is one."""
+    return tuple(x) if isinstance(x, list | tuple) else (x,)
+
+
+def count_rows(x: Any) -> int:
+    """The rows of arrays that are known to have as many, however they are nested."""
+    while isinstance(x, list | tuple | dict):
+        x = next(iter(x.values())) if isinstance(x, dict) else x[0]
+    return len(x)
+
+
 def describe(spec: Spec) -> str:
     """The spec in words.
 

@@ -16,11 +16,11 @@ from zoo.orca.data.shard import XShards
 from zoo.orca.engine.spark import SparkEngine, SparkPlacement
 from zoo.orca.errors import InvalidArgumentError, PreconditionError, ShardTypeError
 from zoo.orca.feed.columns import column_to_numpy, concatenate, frame_columns, select_for_arrow
+from zoo.orca.feed.structure import count_rows
 from zoo.orca.learn.checkpoint import find_checkpoint
-from zoo.orca.learn.predict.output import OutputType
+from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.optional import is_instance_of, require
 
-PREDICTION = "prediction"
 MODES = ("fit", "evaluate", "predict")
 
 
@@ -42,7 +42,7 @@ def convert_predict_rdd_to_xshard(data: XShards, prediction_rdd: Any) -> XShards
 
     def add(shards: Iterator[Any], predictions: Iterator[Any]) -> Iterator[dict[str, Any]]:
         for shard in shards:
-            mine = list(itertools.islice(predictions, _records(shard)))
+            mine = list(itertools.islice(predictions, count_rows(shard["x"])))
             yield {**shard, PREDICTION: _stacked(mine)}
 
     return XShards.from_placement(data.placement.zip(SparkPlacement(prediction_rdd), add))
@@ -227,13 +227,6 @@ def _as_dicts(data: XShards, feature_cols: Any, label_cols: Any) -> XShards:
     if not feature_cols:
         raise PreconditionError("feature_cols must be given for shards of pandas DataFrames: a list of column names.")
     return transform_to_shard_dict(data, feature_cols, label_cols)
-
-
-def _records(shard: Any) -> int:
-    x = shard["x"]
-    while isinstance(x, list | tuple | dict):
-        x = next(iter(x.values())) if isinstance(x, dict) else x[0]
-    return len(x)
 
 
 def _stacked(predictions: list[Any]) -> Any:

@@ -14,11 +14,11 @@ from zoo.orca.learn.predict.model import (
     Predictor,
     Result,
     Shipment,
-    as_arguments,
     count_rows,
     join_results,
     load_here,
     predict_rows,
+    read_arguments,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _features(arrays: Any, feature_cols: Sequence[Any]) -> tuple[Any, ...]:
                 f"It has {list(arrays.columns)}."
             )
         return tuple(frame_columns(arrays, feature_cols))
-    return as_arguments(arrays["x"] if isinstance(arrays, dict) and "x" in arrays else arrays)
+    return read_arguments(arrays["x"] if isinstance(arrays, dict) and "x" in arrays else arrays)
 
 
 def _predict_on(

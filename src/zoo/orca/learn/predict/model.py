@@ -14,7 +14,8 @@ import numpy as np
 
 from zoo.orca.engine.pickling import pack
 from zoo.orca.errors import InvalidArgumentError
-from zoo.orca.feed.structure import flatten, unflatten
+from zoo.orca.feed import structure
+from zoo.orca.feed.structure import as_arguments, flatten, unflatten
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -55,7 +56,7 @@ class Model:
             leaves, _ = flatten(features)
             error.add_note(f"The model raised this for a batch of {', '.join(map(_words, leaves))}.")
             raise
-        rows = _count_first(features)
+        rows = structure.count_rows(features)
         outputs = [self._checked(output, rows) for output in as_outputs(result)]
         return outputs if isinstance(result, list | tuple) else outputs[0]
 
@@ -139,18 +140,9 @@ def count_rows(leaves: Sequence[np.ndarray]) -> int:
     return lengths.pop()
 
 
-def _count_first(features: Any) -> int:
-    """The rows of a batch, whose arrays are known to have as many."""
-    while isinstance(features, list | tuple | dict):
-        features = next(iter(features.values())) if isinstance(features, dict) else features[0]
-    return len(features)
-
-
-def as_arguments(x: Any) -> tuple[Any, ...]:
-    """Features as forward's arguments: a list or tuple holds several."""
-    leaves, spec = flatten(x)
-    x = unflatten(leaves, spec)
-    return tuple(x) if isinstance(x, list | tuple) else (x,)
+def read_arguments(x: Any) -> tuple[Any, ...]:
+    """Features of a user's as forward's arguments, all of them arrays."""
+    return as_arguments(unflatten(*flatten(x)))
 
 
 def as_outputs(result: Any) -> list[Any]:

@@ -23,6 +23,9 @@ _VECTOR = pa.struct(
 )
 _DENSE = 1
 
+#: The name of what predict adds: a column, or a key of a shard.
+PREDICTION = "prediction"
+
 
 @dataclass(frozen=True)
 class OutputType:

@@ -12,10 +12,8 @@ from zoo.orca.engine.ray import RayEngine
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed.columns import column_to_numpy, missing_column
 from zoo.orca.learn.predict.model import Predictor, Result, Shipment, predict_rows
-from zoo.orca.learn.predict.output import flat_lists
+from zoo.orca.learn.predict.output import PREDICTION, flat_lists
 from zoo.orca.optional import require
-
-PREDICTION = "prediction"
 
 
 def predict_ray_dataset(

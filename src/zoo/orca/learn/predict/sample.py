@@ -10,7 +10,7 @@ import pandas as pd
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, frame_columns, is_vector, spark_column
-from zoo.orca.learn.predict.model import as_arguments
+from zoo.orca.learn.predict.model import read_arguments
 from zoo.orca.optional import require
 
 ROWS = 2
@@ -54,7 +54,7 @@ def _given(sample: Any, feature_cols: Sequence[str]) -> list[np.ndarray]:
     if isinstance(sample, pd.DataFrame):
         arrays = frame_columns(sample, feature_cols)
     else:
-        arrays = [np.asarray(each) for each in as_arguments(sample)]
+        arrays = [np.asarray(each) for each in read_arguments(sample)]
     if len(arrays) != len(feature_cols) or not all(map(len, arrays)):
         raise InvalidArgumentError(
             f"sample must hold a row of each of the {len(feature_cols)} feature columns (a pandas frame of one row, or "

@@ -10,7 +10,8 @@ import pandas as pd
 
 from zoo.orca.data.shard import XShards
 from zoo.orca.feed.shards import Columns
-from zoo.orca.learn.predict.model import Predictor, Shipment, as_arguments, predict_rows
+from zoo.orca.learn.predict.model import Predictor, Shipment, predict_rows, read_arguments
+from zoo.orca.learn.predict.output import PREDICTION
 
 
 def predict_xshards(
@@ -33,7 +34,7 @@ def predict_xshards(
         for shard in partition:
             x, _, _ = read(shard)
             kept = {"x": x} if isinstance(shard, pd.DataFrame) else shard
-            yield {**kept, "prediction": predict_rows(model, as_arguments(x), batch_size)}
+            yield {**kept, PREDICTION: predict_rows(model, read_arguments(x), batch_size)}
 
     predicted = source.map(predict)
     if source.engine.name != "spark":  # where a broadcast is freed by Spark, when no RDD needs it

@@ -13,10 +13,9 @@ from zoo.orca.engine.spark import SparkEngine
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, concatenate
 from zoo.orca.learn.predict.model import Model, Predictor, Result, Shipment, as_outputs, join_results
-from zoo.orca.learn.predict.output import OutputType
+from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.optional import require
 
-PREDICTION = "prediction"
 # A chunk is given to Spark in parts when its predictions are larger than this.
 PART_BYTES = 32 << 20
 

@@ -130,11 +130,10 @@ class TorchLearner(Learner):
         return self.operator.timers.stats()
 
     def state(self) -> dict[str, Any]:
-        everyone = [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
         return {
             "models": [{name: on_cpu(value) for name, value in model.state_dict().items()} for model in self.models],
             "optimizers": self.replica.optimizer_states(),
-            "schedulers": [each.state_dict() for each in everyone],
+            "schedulers": [each.state_dict() for each in self._all_schedulers],
             "operator": {"global_step": self.operator.global_step, "own": self.operator.state_dict()},
         }
 
@@ -144,13 +143,16 @@ class TorchLearner(Learner):
     def close(self) -> None:
         self.replica.close()
 
+    @property
+    def _all_schedulers(self) -> list[Any]:
+        return [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
+
     def _load(self, state: dict[str, Any]) -> None:
         for model, weights in zip(self.models, state["models"], strict=True):
             model.load_state_dict(weights)
         if state.get("optimizers"):
             self.replica.load_optimizer_states(state["optimizers"])
-        everyone = [*self.schedulers, *([self.schedule] if self.schedule is not None else [])]
-        for each, known in zip(everyone, state.get("schedulers") or [], strict=False):
+        for each, known in zip(self._all_schedulers, state.get("schedulers") or [], strict=False):
             each.load_state_dict(known)
         load_operator(self.operator, state)
 
