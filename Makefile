@@ -14,7 +14,7 @@ DEMO_EXTRAS_spark := demo,spark
 DEMO_EXTRAS_ray := demo,ray
 DEV_EXTRAS := torch,tensorflow,spark,ray,image,s3,dev
 
-.PHONY: help demo test test-all lint fmt bench clean
+.PHONY: help demo test lint fmt bench kills clean
 
 help:  ## what can be typed here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -58,6 +58,9 @@ fmt: .venv/.dev  ## put the code in shape
 
 bench: .venv/.bench  ## us, the peers and the limit, side by side
 	$(BIN)/python -m benchmarks $(ARGS)
+
+kills: .venv/.dev  ## kill 100 workers on each engine, and compare weights and figures to the bit (about half an hour)
+	$(BIN)/python -m benchmarks.kills $(ARGS)
 
 clean:  ## remove what was installed and made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info demo-output

@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 
-FRAMEWORKS = ["pyspark", "py4j", "ray", "torch", "tensorflow", "keras", "tf_keras", "mxnet", "openvino"]
+FRAMEWORKS = ["pyspark", "py4j", "ray", "torch", "tensorflow", "keras", "tf_keras", "mxnet", "openvino",
+              "mlflow", "matplotlib"]  # fmt: skip
 MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca.data.image", "zoo.common.nncontext",
            "zoo.ray", "bigdl.util.common", "zoo.orca.feed", "zoo.orca.learn.metrics", "zoo.orca.learn.trigger",
            "zoo.orca.learn.optimizers", "zoo.orca.learn.summary", "zoo.orca.learn.sync", "zoo.orca.learn.predict",
@@ -46,8 +47,16 @@ LAYERS = [
     (
         "zoo.orca.learn.sync",
         "zoo.orca.learn.checkpoint",
+        "zoo.orca.learn.checkpoint_writer",
+        "zoo.orca.learn.record",
+        "zoo.orca.learn.watch",
         "zoo.orca.learn.metrics",
         "zoo.orca.learn.trigger",
+        "zoo.orca.learn.callbacks",
+        "zoo.orca.learn.result",
+        "zoo.orca.learn.check_report",
+        "zoo.orca.learn.rehearsal",
+        "zoo.orca.learn.surroundings",
         "zoo.orca.learn.summary",
         "zoo.orca.learn.event_file",
         "zoo.orca.learn.optimizers",
@@ -56,7 +65,7 @@ LAYERS = [
         "zoo.orca.learn.spark_estimator",
         "zoo.orca.learn.ray_estimator",
     ),
-    ("zoo.orca.learn.predict", "zoo.orca.learn.worker"),
+    ("zoo.orca.learn.predict", "zoo.orca.learn.preflight", "zoo.orca.learn.worker"),
     ("zoo.orca.learn.estimator", "zoo.orca.learn.utils"),
     ("zoo.orca.learn",),
     ("bigdl",),

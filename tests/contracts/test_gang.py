@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -126,6 +127,67 @@ def test_a_lost_process_restarts_the_gang_within_its_budget(engine, caplog):
     assert sum("Restarting the gang" in record.message for record in caplog.records) == 2
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_ends_itself_is_lost(engine, code):
+    def leave(worker):
+        worker.barrier()
+        if worker.rank == 1:
+            os._exit(code)
+        time.sleep(300)
+
+    with pytest.raises(WorkerLostError, match=r"lost rank\(s\) 1 of 2") as caught:
+        run_gang(engine, leave, 2)
+    assert caught.value.ranks == (1,)
+
+
+def test_each_restart_may_have_other_arguments(engine):
+    def die_until_told_otherwise(worker, lives):
+        worker.barrier()
+        if worker.rank == 1 and lives:
+            os._exit(1)
+        worker.barrier()
+        return worker.attempt, lives
+
+    asked = []
+
+    def again(lost):
+        asked.append(lost.ranks)
+        return (2 - len(asked),)
+
+    options = GangOptions(max_failures=2, again=again)
+    assert run_gang(engine, die_until_told_otherwise, 2, 2, options=options) == [(2, 0)] * 2
+    assert asked == [(1,), (1,)]
+
+
+def test_a_pair_of_sizes_takes_what_there_is(engine, monkeypatch, caplog):
+    monkeypatch.setattr("zoo.orca.engine.base.ROOM_SECONDS", 0.5)
+    assert run_gang(engine, lambda worker: worker.world_size, (1, 3)) == [3] * 3
+    if engine.name == "local":
+        assert engine.check_gang(9, 2) == 9
+        return
+    assert engine.check_gang(4, 2) == 4
+    assert run_gang(engine, lambda worker: worker.world_size, (2, 9)) == [4] * 4
+    assert "There is room for 4 of 9 workers" in caplog.text
+    with pytest.raises(NotEnoughSlotsError, match=r"5 workers must run at once.* 4 .*at most 4 workers"):
+        run_gang(engine, lambda worker: worker.rank, (5, 9))
+
+
+def test_an_interrupted_driver_ends_all_workers(engine, tmp_path):
+    def work_on(worker):
+        (tmp_path / str(worker.rank)).write_text(str(os.getpid()))
+        worker.barrier()
+        worker.report(step=1)
+        time.sleep(300)
+
+    def interrupt(rank, report):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_gang(engine, work_on, 2, options=GangOptions(max_failures=3, on_report=interrupt))
+    for rank in (0, 1):
+        _wait_until_gone(int((tmp_path / str(rank)).read_text()))
+
+
 def test_a_users_exception_is_never_retried(engine, tmp_path):
     def fail(worker):
         (tmp_path / f"attempt-{worker.attempt}").touch()
@@ -143,22 +205,72 @@ def test_a_stall_names_the_silent_rank_and_shows_all_stacks(engine):
             time.sleep(300)
         worker.barrier()
 
-    with pytest.raises(GangStalledError, match=r"rank\(s\) 1 reported nothing for 2 s") as caught:
-        run_gang(engine, oversleep, 2, options=GangOptions(stall_timeout=2))
+    with pytest.raises(GangStalledError, match=r"rank\(s\) 1 reported nothing for 1 s") as caught:
+        run_gang(engine, oversleep, 2, options=GangOptions(stall_timeout=1))
     assert caught.value.ranks == (1,)
     assert "time.sleep(300)" in caught.value.stacks[1]
     assert "worker.barrier()" in caught.value.stacks[0]
     assert "rank 1: step 4" in str(caught.value)
 
 
-def test_a_gang_that_works_on_is_no_stall(engine):
-    def slow(worker):
-        for step in range(6):
+def test_a_rank_that_waits_for_others_is_not_blamed(engine):
+    def oversleep(worker):
+        worker.report(step=4)
+        if worker.rank == 1:
             time.sleep(0.5)
-            worker.report(step=step)
+            worker.report(step=5)  # the last word, and yet it holds up the others
+            time.sleep(300)
+        with worker.waiting():
+            time.sleep(300)
+
+    with pytest.raises(GangStalledError, match=r"rank\(s\) 1 reported nothing for 1 s") as caught:
+        run_gang(engine, oversleep, 3, options=GangOptions(stall_timeout=1))
+    assert caught.value.ranks == (1,)
+    assert sorted(caught.value.stacks) == [0, 1, 2]
+    assert "rank 0: step 4, waits for others, rank 1: step 5, rank 2: step 4, waits for others" in str(caught.value)
+
+
+def test_where_all_wait_all_are_blamed_but_those_that_finished(engine):
+    def never_together(worker):
+        worker.report(step=1)
+        if worker.rank == 1:
+            return
+        if worker.rank == 2:
+            worker.barrier()
+        with worker.waiting():
+            time.sleep(300)
+
+    with pytest.raises(GangStalledError, match=r"rank\(s\) 0, 2 reported nothing.*rank 1: finished") as caught:
+        run_gang(engine, never_together, 3, options=GangOptions(stall_timeout=1))
+    assert caught.value.ranks == (0, 2)
+    assert sorted(caught.value.stacks) == [0, 2]
+
+
+@pytest.mark.engines("local")
+def test_a_rank_that_does_not_answer_is_blamed(engine):
+    def stop(worker):
+        with worker.waiting():
+            worker.report(step=1)
+            if worker.rank == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(300)
+
+    with pytest.raises(GangStalledError) as caught:
+        run_gang(engine, stop, 2, options=GangOptions(stall_timeout=1))
+    assert caught.value.ranks == (1,)
+    assert "no answer" in caught.value.stacks[1]
+
+
+def test_others_may_wait_for_a_rank_that_works_on(engine):
+    def work(worker):
+        with worker.waiting():
+            for step in range(4):
+                if worker.rank == 1:
+                    worker.report(step=step)
+                time.sleep(0.5)
         return "done"
 
-    assert run_gang(engine, slow, 2, options=GangOptions(stall_timeout=2)) == ["done", "done"]
+    assert run_gang(engine, work, 2, options=GangOptions(stall_timeout=1)) == ["done", "done"]
 
 
 def test_more_workers_than_slots(engine):
@@ -175,8 +287,11 @@ def test_bad_gangs_are_refused_before_anything_starts(engine):
         run_gang(engine, lambda worker: lock, 2)
     with pytest.raises(NotPicklableError, match=r"item 0, a _thread\.lock"):
         run_gang(engine, lambda worker, arg: arg, 2, lock)
-    with pytest.raises(InvalidArgumentError, match="at least 1 worker, but num_workers is 0"):
-        run_gang(engine, lambda worker: 1, 0)
+    for wrong in (0, (0, 2), (3, 2)):
+        with pytest.raises(
+            InvalidArgumentError, match=f"at least 1 worker, but num_workers is {re.escape(str(wrong))}"
+        ):
+            run_gang(engine, lambda worker: 1, wrong)
 
 
 def test_a_result_that_cannot_travel_is_named(engine):

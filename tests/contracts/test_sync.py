@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import psutil
@@ -14,9 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zoo.orca.engine.gang import run_gang
-from zoo.orca.errors import InvalidArgumentError, MissingPackageError, WorkerLostError
+from zoo.orca.engine.gang import GangOptions, run_gang
+from zoo.orca.errors import (
+    GangStalledError,
+    InvalidArgumentError,
+    MissingPackageError,
+    StrangerError,
+    WorkerLostError,
+)
 from zoo.orca.learn.sync import SYNCS, make_sync
+from zoo.orca.learn.sync.timed import TimedGroup
 
 # Where all ranks share a host, gloo must be asked for.
 KINDS = {
@@ -110,7 +119,10 @@ def test_ranks_agree_again_and_again_and_leave_nothing(engine):
 def test_all_lengths_and_types(engine, kind, world_size):
     def agree(worker, sync):
         with sync.join(worker) as group:
-            check_collectives(group)
+            timed = TimedGroup(group, worker)
+            assert (timed.rank, timed.world_size, timed.device) == (group.rank, group.world_size, group.device)
+            check_collectives(timed)
+            assert timed.seconds > 0
 
     name, options = KINDS[kind]
     run_gang(engine, agree, world_size, make_sync(name, **options))
@@ -246,6 +258,137 @@ def test_an_error_within_reaches_the_caller(engine):
     for name, options in (KINDS["bigdl"], KINDS["torch_distributed-gloo"], KINDS["horovod"]):
         with pytest.raises(KeyError, match="mine"):
             run_gang(engine, fail, 2, make_sync(name, **options))
+
+
+# Torch takes longer to import than these tests want to wait for a word.
+def load(worker, name):
+    thread = threading.Thread(target=importlib.import_module, args=(name,))
+    thread.start()
+    while thread.is_alive():
+        worker.report()
+        thread.join(0.2)
+
+
+STALLS = {"local": "torch_distributed-gloo", "spark": "bigdl", "ray": "horovod"}
+
+
+def test_who_never_enters_a_collective_is_blamed_alone(engine):
+    def oversleep(worker, name, options):
+        load(worker, SYNCS[name][0])
+        with make_sync(name, **options).join(worker) as group:
+            group = TimedGroup(group, worker)
+            group.all_reduce(np.zeros(10))
+            worker.report(step=3)
+            if worker.rank == 1:
+                slow_loader()
+            group.all_reduce(np.zeros(10))
+
+    def slow_loader():
+        time.sleep(300)
+
+    name, options = KINDS[STALLS[engine.name]]
+    with pytest.raises(GangStalledError, match=r"rank\(s\) 1 reported nothing for 1 s") as caught:
+        run_gang(engine, oversleep, 3, name, options, options=GangOptions(stall_timeout=1))
+    assert caught.value.ranks == (1,)
+    assert "slow_loader()" in caught.value.stacks[1]
+    assert all("group.all_reduce(np.zeros(10))" in caught.value.stacks[rank] for rank in (0, 2))
+
+
+@pytest.mark.engines("local")
+def test_a_timed_group_counts_the_wait_for_others(engine):
+    def agree(worker, sync):
+        with sync.join(worker) as group:
+            timed = TimedGroup(group, worker)
+            if worker.rank == 1:
+                time.sleep(0.3)
+            timed.all_reduce(np.zeros(3))
+            return timed.seconds
+
+    waited, came_late = run_gang(engine, agree, 2, make_sync("bigdl"))
+    assert waited > 0.1 > came_late
+
+
+@pytest.mark.engines("local")
+def test_torch_finds_its_ranks_through_the_gang(engine):
+    """Everything torch may ask of a store, as it asks: through a prefix of its own, from C++."""
+
+    def ask(worker, sync):
+        from datetime import timedelta
+
+        import torch.distributed as dist
+
+        with sync.join(worker):
+            store = dist.PrefixStore("mine", dist.distributed_c10d._get_default_store())
+            other = 1 - worker.rank
+            store.set(f"from {worker.rank}", f"hello {other}")
+            heard = store.get(f"from {other}")
+            store.barrier("all here", worker.world_size)
+            counted = store.add("count", 2)
+            store.barrier("all counted", worker.world_size)
+            swapped = [
+                store.compare_set(f"swap {worker.rank}", old, new) for old, new in (("", "a"), ("x", "b"), ("a", "c"))
+            ]
+            store.append(f"list {worker.rank}", "a")
+            store.append(f"list {worker.rank}", "b")
+            store.multi_set([f"x {worker.rank}", f"y {worker.rank}"], ["1", "2"])
+            many = store.multi_get([f"list {worker.rank}", f"x {worker.rank}", f"y {worker.rank}"])
+            known = store.check([f"x {worker.rank}"]), store.check(["nobody's"]), store.num_keys() > 8
+            removed = store.delete_key(f"x {worker.rank}"), store.delete_key(f"x {worker.rank}")
+            with pytest.raises(dist.DistStoreError, match=r"no other rank gave .*nobody's.* within 0.1 s"):
+                store.wait(["nobody's"], timedelta(seconds=0.1))
+            with pytest.raises(dist.DistStoreError):
+                store.wait(["count", "nobody's"], timedelta(seconds=0.1))
+            store.wait(["count"])
+            return heard, counted, swapped, many, known, removed, worker.ask("add", "mine", 1)
+
+    first, second = run_gang(engine, ask, 2, make_sync("torch_distributed"))
+    assert (first[0], second[0]) == (b"hello 0", b"hello 1")
+    assert {first[1], second[1]} == {2, 4}
+    for result in (first, second):
+        assert result[2:6] == ([b"a", b"a", b"c"], [b"ab", b"1", b"2"], (True, False, True), (True, False))
+    assert {first[6], second[6]} == {1, 2}
+
+
+INTRUDE = (
+    "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.send(bytes(8)); s.recv(1)"
+)
+
+
+@pytest.mark.engines("local")
+@pytest.mark.parametrize("times", [1, 9])
+def test_a_stranger_among_the_ranks_is_found(engine, times):
+    """Somebody connects while the ranks connect: they do it again, and give up when that happens each time."""
+
+    def agree(worker, sync):
+        from zoo.orca.learn.sync import torch_distributed
+        from zoo.orca.learn.sync.sealed import doors
+
+        started, before = [], doors()
+
+        def put(store, key, value):
+            if worker.rank == 0 and len(started) < times:
+                (door,) = doors() - before
+                started.append(subprocess.Popen([sys.executable, "-S", "-c", INTRUDE, str(door[1])]))
+                time.sleep(0.3)
+            worker.ask("put", key, value)
+
+        torch_distributed.GangStore.set, kept = put, torch_distributed.GangStore.set
+        try:
+            with sync.join(worker) as group:
+                check_collectives(group, (5000,), (np.float32,))
+        finally:
+            torch_distributed.GangStore.set = kept
+            for each in started:
+                each.kill()
+                each.wait()
+        return len(started)
+
+    sync = make_sync("torch_distributed", shared_memory=False)
+    if times == 1:
+        assert run_gang(engine, agree, 3, sync) == [1, 0, 0]
+        return
+    with pytest.raises(StrangerError, match=r"connected to the workers \(127.0.0.1:.* each of the 3 times"):
+        run_gang(engine, agree, 3, sync)
 
 
 @pytest.mark.engines("local")

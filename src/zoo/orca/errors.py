@@ -118,3 +118,33 @@ class GangStalledError(OrcaError, TimeoutError):
 
     def __reduce__(self):
         return type(self), (self.args[0], self.ranks, self.stacks)
+
+
+class VersionMismatchError(OrcaError, RuntimeError):
+    """A worker has another version of Python or of a package than the driver, and the two cannot work together."""
+
+
+class NotEnoughMemoryError(OrcaError, MemoryError):
+    """Training needs more memory than a worker has."""
+
+
+class NotFiniteLossError(OrcaError, ArithmeticError):
+    """The loss over all workers is NaN or inf, and `stop_on_nan` was asked for; the weights are those before it."""
+
+    def __init__(self, loss: float, iteration: int, epoch: int, batch: int):
+        super().__init__(
+            f"the loss of step {iteration} (batch {batch} of epoch {epoch}) is {loss}, and the weights were left as "
+            "they were before it. Look for NaN or inf in the data of that batch; try a smaller learning rate, "
+            'clip_norm=1.0, or precision="bf16" (or "fp32") instead of "fp16".'
+        )
+        self.loss = loss
+        self.iteration = iteration
+        self.epoch = epoch
+        self.batch = batch
+
+    def __reduce__(self):
+        return type(self), (self.loss, self.iteration, self.epoch, self.batch)
+
+
+class StrangerError(OrcaError, ConnectionError):
+    """Somebody who is no worker connected to the workers while they connected to each other, again and again."""

@@ -29,6 +29,8 @@ INSTALL_LINES = {
         "pip install --no-build-isolation --no-binary horovod horovod==0.28.1"
     ),
     "s3fs": f'pip install "{DISTRIBUTION}[s3]"',
+    "mlflow": f'pip install "{DISTRIBUTION}[mlflow]"',
+    "matplotlib": f'pip install "{DISTRIBUTION}[plot]"',
 }
 
 

@@ -32,20 +32,23 @@ def wait_for_nodes(engine, count):
         time.sleep(0.2)
 
 
-def test_a_standalone_cluster_loses_an_executor(stopped, in_folder):
+def test_a_standalone_cluster_loses_an_executor_and_then_a_node(stopped, in_folder, monkeypatch):
     init_orca_context("standalone", cores=1, memory="512m", num_nodes=2)
     engine = current_engine()
     assert engine.name == "spark"
     wait_for_nodes(engine, 2)
     assert (engine.nodes, engine.cores) == (2, 2)
 
+    def kill_above(name):
+        process = psutil.Process()
+        while name not in " ".join(process.cmdline()):
+            process = process.parent()
+        process.send_signal(signal.SIGKILL)
+
     def lose_an_executor(worker):
         worker.barrier()
         if worker.rank == 1 and worker.attempt == 0:
-            executor = psutil.Process()
-            while "CoarseGrainedExecutorBackend" not in " ".join(executor.cmdline()):
-                executor = executor.parent()
-            executor.send_signal(signal.SIGKILL)
+            kill_above("CoarseGrainedExecutorBackend")
         if worker.attempt == 0:
             time.sleep(60)
         worker.barrier()
@@ -57,6 +60,22 @@ def test_a_standalone_cluster_loses_an_executor(stopped, in_folder):
     assert [shards for _, _, shards in results] == [[(0, "a"), (1, "b")], [(2, "c")]]
     with pytest.raises(NotEnoughSlotsError, match="3 workers must run at once"):
         run_gang(engine, lambda worker: worker.rank, 3)
+
+    def lose_a_node(worker, lost=None):
+        worker.barrier()
+        if worker.rank == 1:
+            kill_above("deploy.worker.Worker")  # who would start another executor
+            kill_above("CoarseGrainedExecutorBackend")
+        if worker.attempt == 0:
+            time.sleep(60)
+        return worker.world_size, lost, list(worker.shards)
+
+    monkeypatch.setattr("zoo.orca.engine.base.ROOM_SECONDS", 2)
+    options = GangOptions(max_failures=3, again=lambda lost: (len(lost.ranks),))
+    results = run_gang(engine, lose_a_node, (1, 2), data=placed, options=options)
+    assert results == [(1, 1, [(0, "a"), (1, "b"), (2, "c")])]
+    with pytest.raises(NotEnoughSlotsError, match="2 workers must run at once"):
+        run_gang(engine, lose_a_node, 2)
 
 
 def test_dynamic_allocation_is_refused_at_once(stopped, in_folder):
@@ -125,7 +144,7 @@ def ray_cluster(monkeypatch):
         shutil.rmtree(folder)
 
 
-def test_a_ray_cluster_loses_a_node(ray_cluster, stopped, in_folder):
+def test_a_ray_cluster_loses_node_after_node(ray_cluster, stopped, in_folder, monkeypatch):
     address = ray_cluster
     init_orca_context("ray", address=address)
     engine = current_engine()
@@ -141,21 +160,25 @@ def test_a_ray_cluster_loses_a_node(ray_cluster, stopped, in_folder):
 
     def lose_a_node(worker, head):
         homes = worker.all_gather(whereabouts(worker))
-        doomed = next(rank for rank, home in enumerate(homes) if home != head)
+        doomed = next((rank for rank, home in enumerate(homes) if home != head), None)
         if worker.rank == doomed and worker.attempt == 0:
             os.kill(os.getppid(), signal.SIGKILL)  # the raylet of this node
             os.kill(os.getpid(), signal.SIGKILL)
         worker.barrier()
-        return worker.attempt, list(worker.shards)
+        return worker.attempt, worker.world_size, list(worker.shards)
 
     import ray
 
     placed = engine.place([["a"], ["b"]])
     head = ray.get_runtime_context().get_node_id()
     results = run_gang(engine, lose_a_node, 4, head, data=placed, options=GangOptions(max_failures=3))
-    assert {attempt > 0 for attempt, _ in results} == {True}
-    assert [shards for _, shards in results] == [[(0, "a")], [(1, "b")], [], []]
+    assert {attempt > 0 for attempt, _, _ in results} == {True}
+    assert [shards for _, _, shards in results] == [[(0, "a")], [(1, "b")], [], []]
     deadline = time.monotonic() + 60
     while engine.nodes > 2 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert engine.nodes == 2
+
+    monkeypatch.setattr("zoo.orca.engine.base.ROOM_SECONDS", 2)
+    results = run_gang(engine, lose_a_node, (2, 4), head, data=placed, options=GangOptions(max_failures=3))
+    assert [(size, shards) for _, size, shards in results] == [(2, [(0, "a")]), (2, [(1, "b")])]

@@ -7,10 +7,18 @@ shards can do lives in `zoo.orca.data.shard`; an engine only places, maps, moves
 from __future__ import annotations
 
 import itertools
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+logger = logging.getLogger("zoo.orca")
+
+#: So long a gang waits for executors or nodes that are still joining, or being replaced.
+ROOM_SECONDS = 30.0
+LOOK_SECONDS = 0.2
 
 MapFunction = Callable[[int, Iterator[Any]], Iterable[Any]]
 SplitFunction = Callable[[int, Iterator[Any]], Iterable[tuple[int, Any]]]
@@ -115,8 +123,11 @@ class Engine(ABC):
         """An object with `.value` (on any worker, sent there once) and `.unpersist()`."""
 
     @abstractmethod
-    def check_gang(self, num_workers: int) -> None:
-        """Raise a typed error if that many workers cannot be started together."""
+    def check_gang(self, most: int, least: int | None = None) -> int:
+        """How many workers can be started together now: `most`, or what there is if that is at least `least`.
+
+        Executors and nodes that are joining or being replaced get a short time; a typed error is raised where there
+        is not even room for `least`, or, without it, not for `most`."""
 
     @abstractmethod
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> Launch:
@@ -126,6 +137,19 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything this engine started; it can be called twice."""
+
+
+def wait_for_room(most: int, least: int | None, room: Callable[[], int], may_grow: Callable[[], bool]) -> int | None:
+    """How many workers fit, `most` at best, after a short wait while there may be more room soon; None if too few."""
+    deadline = time.monotonic() + ROOM_SECONDS
+    while (slots := room()) < most and may_grow() and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    if slots >= most:
+        return most
+    if least is None or slots < least:
+        return None
+    logger.warning("There is room for %d of %d workers: going on with %d.", slots, most, slots)
+    return slots
 
 
 def deal(num_partitions: int, num_workers: int) -> list[range]:

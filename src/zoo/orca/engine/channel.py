@@ -72,6 +72,23 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """A rank wants something done on the gang's board; its answers carry the number, for several threads may ask."""
+
+    number: int
+    what: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of the question of that number."""
+
+    number: int
+    value: Any
+
+
+@dataclass(frozen=True)
 class Done:
     """The worker's function returned this, pickled."""
 
@@ -93,11 +110,14 @@ class Stacks:
     """A question for the Python stacks of a worker (empty), and its answer."""
 
     text: str = ""
+    waits: bool = False
 
 
 @dataclass(frozen=True)
 class Beat:
-    """Still alive."""
+    """Still alive, and whether the function waits for other ranks."""
+
+    waits: bool = False
 
 
 @dataclass(frozen=True)

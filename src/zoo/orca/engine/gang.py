@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import cloudpickle
 from tqdm.auto import tqdm
 
 from zoo.orca.engine.base import Engine, Launch, Placement, Seat
-from zoo.orca.engine.channel import Channel, Done, Failed, Gather, Hello, Log, Lost, Report, Stacks, Welcome
+from zoo.orca.engine.board import Board
+from zoo.orca.engine.channel import Ask, Beat, Channel, Done, Failed, Gather, Hello, Log, Lost, Report, Stacks, Welcome
 from zoo.orca.engine.pickling import Packed, pack
 from zoo.orca.engine.worker import BEAT_SECONDS
 from zoo.orca.errors import (
@@ -43,6 +45,8 @@ class GangOptions:
         stall_timeout: seconds without a word from a rank's function after which the gang is ended; None waits for ever.
         description: the title of the progress bar; None shows no bar.
         on_report: called with (rank, Report) for each report.
+        again: called with what was lost before each restart; gives the arguments of the next attempt. None sends the
+            same again.
     """
 
     max_failures: int = 0
@@ -50,12 +54,13 @@ class GangOptions:
     stall_timeout: float | None = None
     description: str | None = None
     on_report: Callable[[int, Report], None] | None = None
+    again: Callable[[WorkerLostError], tuple[Any, ...]] | None = None
 
 
 def run_gang(
     engine: Engine,
     function: Callable[..., Any],
-    num_workers: int,
+    num_workers: int | tuple[int, int],
     *args: Any,
     data: Placement | None = None,
     options: GangOptions = GangOptions(),  # noqa: B008 - frozen, so sharing it is safe
@@ -64,6 +69,7 @@ def run_gang(
 
     What a worker raises is raised here with its own type, with the attributes `rank`, `step` and
     `remote_traceback`, and with a `WorkerError` as its cause. A lost process restarts the gang, `max_failures` times.
+    Where num_workers is a pair (least, most), each attempt has as many workers as there is room for.
 
     Example:
         >>> from zoo.orca.engine.local import LocalEngine
@@ -71,18 +77,24 @@ def run_gang(
         ...     run_gang(engine, lambda worker: worker.rank * 10, 2)
         [0, 10]
     """
-    if num_workers < 1:
-        raise InvalidArgumentError(f"a gang needs at least 1 worker, but num_workers is {num_workers}.")
+    least, most = num_workers if isinstance(num_workers, tuple) else (None, num_workers)
+    if most < 1 or (least is not None and not 1 <= least <= most):
+        raise InvalidArgumentError(
+            f"a gang needs at least 1 worker, but num_workers is {num_workers}. Give a number, or (least, most)."
+        )
     task = pack((function, args), "the function for the workers")
-    for attempt in range(options.max_failures + 1):
-        engine.check_gang(num_workers)
+    size = engine.check_gang(most, least)
+    for attempt in itertools.count():
         try:
-            return _Gang(engine, num_workers, task, attempt, options).run(data)
+            return _Gang(engine, size, task, attempt, options).run(data)
         except WorkerLostError as lost:
             if attempt == options.max_failures:
                 raise
             left = options.max_failures - attempt
             logger.warning("%s Restarting the gang (%d restart(s) left).", lost, left)
+            if options.again is not None:
+                task = pack((function, options.again(lost)), "the function for the workers")
+            size = engine.check_gang(most, least)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -94,6 +106,7 @@ class _Member:
     result: Done | None = None
     failed: bool = False
     step: int | None = None
+    waits: bool = False
     spoke: float = field(default_factory=time.monotonic)
     beat: float = field(default_factory=time.monotonic)
     gathered: list[bytes] = field(default_factory=list)
@@ -110,6 +123,8 @@ class _Gang:
         self.options = options
         self.members = [_Member() for _ in range(size)]
         self.welcomed = False
+        self.board = Board()
+        self._ask_after = 0.0
         self.failed: tuple[int, Failed] | None = None
 
     def run(self, data: Placement | None) -> list[Any]:
@@ -120,10 +135,10 @@ class _Gang:
             with _bar(self.options.description) as self.bar:
                 try:
                     self._follow(launch)
+                    launch.stop(grace=LEAVE_SECONDS)
                 except BaseException:
                     launch.stop(grace=0)
                     raise
-                launch.stop(grace=LEAVE_SECONDS)
         return [cloudpickle.loads(member.result.result) for member in self.members if member.result]
 
     def _follow(self, launch: Launch) -> None:
@@ -180,6 +195,10 @@ class _Gang:
         if all(each.gathered for each in self.members):
             self._send_all(Gather([each.gathered.pop(0) for each in self.members]))
 
+    def _on_ask(self, rank: int, member: _Member, ask: Ask) -> None:
+        for asker, answer in self.board.ask(rank, ask):
+            self.channel.send(asker, answer)
+
     def _on_log(self, rank: int, member: _Member, log: Log) -> None:
         logging.getLogger(log.logger).log(log.level, "[rank %d] %s", rank, log.text)
 
@@ -190,8 +209,12 @@ class _Gang:
         member.failed = True
         self.failed = self.failed or (rank, failed)
 
+    def _on_beat(self, rank: int, member: _Member, beat: Beat) -> None:
+        member.waits = beat.waits
+
     def _on_stacks(self, rank: int, member: _Member, stacks: Stacks) -> None:
         member.stacks = stacks.text
+        member.waits = stacks.waits
 
     def _on_lost(self, rank: int, member: _Member, lost: Lost) -> None:
         if member.result is None and not member.failed:
@@ -201,9 +224,11 @@ class _Gang:
         Hello: _on_hello,
         Report: _on_report,
         Gather: _on_gather,
+        Ask: _on_ask,
         Log: _on_log,
         Done: _on_done,
         Failed: _on_failed,
+        Beat: _on_beat,
         Stacks: _on_stacks,
         Lost: _on_lost,
     }
@@ -238,36 +263,63 @@ class _Gang:
 
     def _check_alive(self) -> None:
         now = time.monotonic()
-        waiting = [(rank, member) for rank, member in enumerate(self.members) if member.result is None]
-        unheard = [rank for rank, member in waiting if now - member.beat > SILENT_SECONDS]
+        unheard = [rank for rank, member in self._working() if now - member.beat > SILENT_SECONDS]
         if unheard:
             self._raise_lost(unheard, f"nothing was heard from it for {SILENT_SECONDS:.0f} s (node or network lost)")
-        limit = self.options.stall_timeout
-        # A rank that waits in an all-gather is silent because of the others.
-        speakers = [(rank, member) for rank, member in waiting if not member.gathered]
-        silent = tuple(rank for rank, member in speakers if limit is not None and now - member.spoke > limit)
-        if silent:
-            self._raise_stalled(silent)
+        if self._to_blame() and now >= self._ask_after:
+            # What a rank does at this moment counts, not what it did at its last beat.
+            self._ask_for_stacks()
+            if blamed := self._to_blame():
+                self._raise_stalled(blamed)
+            self._ask_after = time.monotonic() + BEAT_SECONDS
 
-    def _raise_stalled(self, silent: tuple[int, ...]) -> None:
+    def _working(self) -> list[tuple[int, _Member]]:
+        return [(rank, member) for rank, member in enumerate(self.members) if member.result is None]
+
+    def _to_blame(self) -> tuple[int, ...]:
+        """The ranks that hold the gang up: silent for too long, and not because they wait for others.
+
+        Where every rank waits, and has been silent for too long, all are to blame."""
+        limit = self.options.stall_timeout
+        if limit is None:
+            return ()
+        now, working = time.monotonic(), self._working()
+        silent = [(rank, member) for rank, member in working if now - member.spoke > limit]
+        blamed = [rank for rank, member in silent if not (member.waits or member.gathered)]
+        if not blamed and len(silent) == len(working):
+            blamed = [rank for rank, _ in silent]
+        return tuple(blamed)
+
+    def _ask_for_stacks(self) -> None:
+        """Let every rank tell where it is and whether it waits, as far as it still answers."""
+        for member in self.members:
+            member.stacks = None
         self._send_all(Stacks())
         deadline = time.monotonic() + STACKS_SECONDS
-        waiting = [member for member in self.members if member.result is None]
-        while time.monotonic() < deadline and any(member.stacks is None for member in waiting):
+        while time.monotonic() < deadline and any(member.stacks is None for _, member in self._working()):
             self._handle(self.channel.poll(POLL_SECONDS))
+        for _, member in self._working():
+            member.waits = member.waits and member.stacks is not None
+
+    def _raise_stalled(self, blamed: tuple[int, ...]) -> None:
         stacks = {
             rank: member.stacks or "no answer: the process does not run Python code (stuck in native code, or stopped)"
-            for rank, member in enumerate(self.members)
-            if member.result is None
+            for rank, member in self._working()
         }
-        steps = ", ".join(f"rank {rank}: {_step_words(self.members[rank].step)}" for rank in stacks)
+        states = ", ".join(f"rank {rank}: {self._state_words(rank)}" for rank in range(len(self.members)))
         shown = "\n".join(f"--- rank {rank} ---\n{text}" for rank, text in stacks.items())
         raise GangStalledError(
-            f"rank(s) {_listed(silent)} reported nothing for {self.options.stall_timeout:g} s, so the gang was ended "
-            f"({steps}). If such a pause is expected, raise stall_timeout. Python stacks:\n{shown}",
-            silent,
+            f"rank(s) {_listed(blamed)} reported nothing for {self.options.stall_timeout:g} s, so the gang was ended "
+            f"({states}). If such a pause is expected, raise stall_timeout. Python stacks:\n{shown}",
+            blamed,
             stacks,
         )
+
+    def _state_words(self, rank: int) -> str:
+        member = self.members[rank]
+        if member.result is not None:
+            return "finished"
+        return _step_words(member.step) + (", waits for others" if member.waits or member.gathered else "")
 
     def _raise_first_cause(self, rank: int, failed: Failed) -> None:
         deadline = time.monotonic() + FIRST_CAUSE_SECONDS

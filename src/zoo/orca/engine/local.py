@@ -7,6 +7,7 @@ file of a temporary folder (`store.py`) as soon as another process needs it or m
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -95,16 +96,20 @@ class LocalEngine(LazyEngine):
         write_shards(path, [value])
         return LocalShared(path)
 
-    def check_gang(self, num_workers: int) -> None:
+    def check_gang(self, most: int, least: int | None = None) -> int:
         """Processes of one machine can always be started together, on more workers than cores too."""
+        return most
 
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
         dealt = self.deal_recipes(data, len(seats))
         self._move_to_files(stored for mine in dealt for _, recipe in mine for stored in recipe.stored())
-        processes = self._pool.take(len(seats))
-        for seat, process, mine in zip(seats, processes, dealt, strict=True):
-            process.send("sit", seat, mine)
-        return LocalLaunch(self._pool, processes, keep=dealt)
+        launch = LocalLaunch(self._pool, self._pool.take(len(seats)), keep=dealt)
+        try:
+            launch.seat(seats, dealt)
+        except BaseException:
+            launch.stop(grace=0)
+            raise
+        return launch
 
     def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
         stored = [StoredFile(self._new_file()) for _ in recipes]
@@ -247,6 +252,11 @@ class LocalLaunch(Launch):
         self._pool = pool
         self._processes = processes
         self._keep = keep  # the files that the ranks read must outlive the gang
+
+    def seat(self, seats: Sequence[Seat], dealt: Sequence[Any]) -> None:
+        for seat, process, mine in zip(seats, self._processes, dealt, strict=True):
+            with contextlib.suppress(OSError):  # it is dead, which `failure` will tell
+                process.send("sit", seat, mine)
 
     def failure(self) -> BaseException | None:
         for rank, process in enumerate(self._processes):

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from zoo.orca.engine.base import Launch, Placement, Seat
+from zoo.orca.engine.base import Launch, Placement, Seat, wait_for_room
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
 from zoo.orca.engine.lazy import LazyEngine, LazyPlacement
@@ -20,7 +20,7 @@ from zoo.orca.errors import NotEnoughSlotsError, WorkerLostError
 from zoo.orca.optional import require
 
 GROUP_SECONDS = 60.0
-SLOT_SECONDS = 30.0
+GROUP_LOOK_SECONDS = 1.0
 STOP_SECONDS = 10.0
 
 
@@ -59,19 +59,50 @@ class RayEngine(LazyEngine):
     def share(self, value: Any) -> RayShared:
         return RayShared(self._ray.put(value))
 
-    def check_gang(self, num_workers: int) -> None:
-        deadline = time.monotonic() + SLOT_SECONDS
-        while self.cores < num_workers and self._is_healing() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        if self.cores < num_workers:
-            raise NotEnoughSlotsError(
-                f"{num_workers} workers must run at once, but Ray has {self.cores} CPUs on {self.nodes} node(s). "
-                f"Ask for at most {self.cores} workers, or start with more: "
-                f'init_orca_context("ray", cores={num_workers}).'
-            )
+    def check_gang(self, most: int, least: int | None = None) -> int:
+        size = wait_for_room(most, least, lambda: self.cores, self._is_healing)
+        if size is not None:
+            return size
+        needed = most if least is None else least
+        raise NotEnoughSlotsError(
+            f"{needed} workers must run at once, but Ray has {self.cores} CPUs on {self.nodes} node(s). "
+            f"Ask for at most {self.cores} workers, or start with more: "
+            f'init_orca_context("ray", cores={needed}).'
+        )
 
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> RayLaunch:
-        return RayLaunch(self._ray, seats, self.deal_recipes(data, len(seats)))
+        dealt = self.deal_recipes(data, len(seats))
+        group = self._reserve(len(seats))
+        try:
+            return RayLaunch(self._ray, group, seats, dealt)
+        except BaseException:
+            _remove_group(group)
+            raise
+
+    def _reserve(self, size: int) -> Any:
+        """A placement group with a CPU for each worker."""
+        from ray.util.placement_group import placement_group
+
+        group = placement_group([{"CPU": 1}] * size, strategy="PACK")
+        try:
+            deadline = time.monotonic() + GROUP_SECONDS
+            while not group.wait(GROUP_LOOK_SECONDS):
+                self._check_room(size, deadline)
+        except BaseException:
+            _remove_group(group)
+            raise
+        return group
+
+    def _check_room(self, size: int, deadline: float) -> None:
+        if self.cores < size:
+            raise WorkerLostError(
+                f"Ray lost a node while {size} workers were to be started: it has {self.cores} CPUs left."
+            )
+        if time.monotonic() > deadline:
+            raise NotEnoughSlotsError(
+                f"{size} workers must run at once, but Ray did not have {size} free CPUs within "
+                f"{GROUP_SECONDS:.0f} s. End what else runs on it, or ask for fewer workers."
+            )
 
     def store(self, recipes: Sequence[Recipe]) -> list[Stored]:
         return [StoredObject(ref) for (ref,) in self._submit(_compute, recipes)]
@@ -223,18 +254,11 @@ class _Member:
 class RayLaunch(Launch):
     """A gang's actors, one a bundle of a placement group."""
 
-    def __init__(self, ray: Any, seats: Sequence[Seat], dealt: list[list[tuple[int, Recipe]]]):
-        from ray.util.placement_group import placement_group
+    def __init__(self, ray: Any, group: Any, seats: Sequence[Seat], dealt: list[list[tuple[int, Recipe]]]):
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._ray = ray
-        self._group = placement_group([{"CPU": 1}] * len(seats), strategy="PACK")
-        if not self._group.wait(GROUP_SECONDS):
-            self._remove_group()
-            raise NotEnoughSlotsError(
-                f"{len(seats)} workers must run at once, but Ray did not have {len(seats)} free CPUs within "
-                f"{GROUP_SECONDS:.0f} s. End what else runs on it, or ask for fewer workers."
-            )
+        self._group = group
         self._actors = [
             ray.remote(_Member)
             .options(
@@ -261,9 +285,10 @@ class RayLaunch(Launch):
         for actor in self._actors:
             self._ray.kill(actor)
         self._ray.wait(self._runs, num_returns=len(self._runs), timeout=STOP_SECONDS)
-        self._remove_group()
+        _remove_group(self._group)
 
-    def _remove_group(self) -> None:
-        from ray.util.placement_group import remove_placement_group
 
-        remove_placement_group(self._group)
+def _remove_group(group: Any) -> None:
+    from ray.util.placement_group import remove_placement_group
+
+    remove_placement_group(group)

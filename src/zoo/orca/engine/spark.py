@@ -27,6 +27,7 @@ from zoo.orca.engine.base import (
     Seat,
     SplitFunction,
     deal,
+    wait_for_room,
 )
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
@@ -34,8 +35,8 @@ from zoo.orca.engine.pickling import Packed, pack
 from zoo.orca.engine.worker import describe_failure, sit
 from zoo.orca.errors import DynamicAllocationError, NotEnoughSlotsError, OrcaError
 
-SLOT_SECONDS = 30.0
 CANCEL_SECONDS = 30.0
+SLOT_LOOK_SECONDS = 1.0
 _CARRIED = re.compile(r"\[orca:([A-Za-z0-9+/=]+)\]")
 _job_numbers = itertools.count()
 
@@ -94,20 +95,22 @@ class SparkEngine(Engine):
         """A Hadoop sequence file of pickles, as `RDD.saveAsPickleFile` writes it."""
         return SparkPlacement(self.sc.pickleFile(path, at_least))
 
-    def check_gang(self, num_workers: int) -> None:
+    def check_gang(self, most: int, least: int | None = None) -> int:
         if self.sc.getConf().get("spark.dynamicAllocation.enabled", "false") == "true" and not self.is_local:
             raise DynamicAllocationError(
                 "workers must start together, and Spark cannot do that while it adds and removes executors: "
                 "expected spark.dynamicAllocation.enabled=false, but it is true. Start with "
                 'init_orca_context(..., conf={"spark.dynamicAllocation.enabled": "false"}) and a fixed num_nodes.'
             )
-        slots = self._wait_for_slots(num_workers)
-        if slots < num_workers:
-            raise NotEnoughSlotsError(
-                f"{num_workers} workers must run at once, but Spark ({self.sc.master}) has {slots} free task slots. "
-                f"Ask for at most {slots} workers, or start with more: init_orca_context(..., cores={num_workers}) "
-                "(cores are per node), or more num_nodes."
-            )
+        size = wait_for_room(most, least, self.slots, lambda: self._expected_slots() >= most)
+        if size is not None:
+            return size
+        needed, slots = most if least is None else least, self.slots()
+        raise NotEnoughSlotsError(
+            f"{needed} workers must run at once, but Spark ({self.sc.master}) has {slots} free task slots. "
+            f"Ask for at most {slots} workers, or start with more: init_orca_context(..., cores={needed}) "
+            "(cores are per node), or more num_nodes."
+        )
 
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> SparkLaunch:
         placed = data if isinstance(data, SparkPlacement) else self.place([[] for _ in seats])
@@ -120,23 +123,25 @@ class SparkEngine(Engine):
             collections.deque(shards, maxlen=0)
             return iter(())
 
-        return SparkLaunch(self.sc, rdd.barrier().mapPartitionsWithIndex(take_seat))
+        return SparkLaunch(self, rdd.barrier().mapPartitionsWithIndex(take_seat), len(seats))
 
     def close(self) -> None:
         """The SparkContext belongs to the context that started it."""
 
-    def _wait_for_slots(self, wanted: int) -> int:
-        """Task slots now; executors that were asked for and are still joining, or being replaced, get some time."""
-        conf = self.sc.getConf()
-        asked_for = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
-        deadline = time.monotonic() + (SLOT_SECONDS if asked_for >= wanted else 0)
-        while (slots := self._slots()) < wanted and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return slots
-
-    def _slots(self) -> int:
+    def slots(self) -> int:
+        """Tasks that the executors of this moment can run at once."""
         context = self.sc._jsc.sc()
         return context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+
+    def _expected_slots(self) -> int:
+        """The slots of all executors that were asked for, as far as is known: those that are missing may still come."""
+        conf = self.sc.getConf()
+        asked_for = int(conf.get("spark.executor.instances", "0")) * int(conf.get("spark.executor.cores", "1"))
+        if asked_for:
+            return asked_for
+        known = self.sc._jsc.sc().statusStore().executorList(False)
+        lost = [each.totalCores() for each in map(known.apply, range(known.size())) if not each.isActive()]
+        return self.slots() + max(lost, default=0)
 
 
 def _deal(data: SparkPlacement, num_workers: int) -> SparkPlacement:
@@ -154,10 +159,13 @@ def _deal(data: SparkPlacement, num_workers: int) -> SparkPlacement:
 class SparkLaunch(Launch):
     """A barrier job that runs in a thread of its own and can be cancelled."""
 
-    def __init__(self, sc: Any, rdd: Any):
+    def __init__(self, engine: SparkEngine, rdd: Any, size: int):
         from pyspark import InheritableThread
 
-        self._sc = sc
+        self._engine = engine
+        self._sc = engine.sc
+        self._size = size
+        self._looked = time.monotonic()
         self._group = f"orca-gang-{next(_job_numbers)}"
         self._error: BaseException | None = None
         self._thread: threading.Thread = InheritableThread(target=self._run, args=(rdd,), name=self._group, daemon=True)
@@ -171,7 +179,15 @@ class SparkLaunch(Launch):
             self._error = error
 
     def failure(self) -> BaseException | None:
-        return None if self._thread.is_alive() else self._error
+        return self._missing_slots() if self._thread.is_alive() else self._error
+
+    def _missing_slots(self) -> BaseException | None:
+        """A gang that no longer fits lost an executor. Spark itself would wait for ten minutes to start it."""
+        if time.monotonic() - self._looked < SLOT_LOOK_SECONDS:
+            return None
+        self._looked = time.monotonic()
+        slots = self._engine.slots()
+        return None if slots >= self._size else ChildProcessError(f"an executor was lost, {slots} task slots are left")
 
     def stop(self, grace: float) -> None:
         self._thread.join(grace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import queue
@@ -16,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from zoo.orca.engine.base import Seat
-from zoo.orca.engine.channel import Beat, Done, Failed, Gather, Hello, Line, Log, Report, Stacks, Welcome
+from zoo.orca.engine.channel import Answer, Ask, Beat, Done, Failed, Gather, Hello, Line, Log, Report, Stacks, Welcome
 from zoo.orca.engine.pickling import dumps
 
 BEAT_SECONDS = 2.0
@@ -59,14 +60,45 @@ class Worker:
     def all_gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank; all ranks must call it, as often as each other."""
         self._desk.line.send(Gather(cloudpickle.dumps(value)))
-        return [cloudpickle.loads(part) for part in self._desk.gathered.get()]
+        with self._desk.waiting:
+            gathered = self._desk.gathered.get()
+        return [cloudpickle.loads(part) for part in gathered]
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
         self.all_gather(None)
 
+    def ask(self, what: str, *args: Any, timeout: float | None = None) -> Any:
+        """Something of the gang's board of keys and values: "put", "get", "add", ... as `engine.board.Board` has them.
+
+        "get" waits until all its keys are there; TimeoutError after `timeout` seconds."""
+        return self._desk.ask(what, args, timeout)
+
+    def waiting(self) -> Waiting:
+        """Within it the function waits for other ranks, so that a stall is not this one's fault.
+
+        >>> with worker.waiting():  # doctest: +SKIP
+        ...     dist.barrier()
+        """
+        return self._desk.waiting
+
     def __repr__(self) -> str:
         return f"Worker(rank={self.rank}, world_size={self.world_size}, host={self.peers[self.rank]!r})"
+
+
+class Waiting:
+    """Whether the function waits for other ranks; entered thousands of times a second, so no more than a count."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self.depth -= 1
 
 
 class _Desk:
@@ -75,8 +107,11 @@ class _Desk:
     def __init__(self, seat: Seat):
         self.line = Line(seat)
         self.step: int | None = None
+        self.waiting = Waiting()
         self.welcomed: queue.SimpleQueue[Welcome] = queue.SimpleQueue()
         self.gathered: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()
+        self._asked: dict[int, queue.SimpleQueue[Any]] = {}
+        self._numbers = itertools.count()
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"orca-{target.__name__.strip('_')}", daemon=True)
@@ -84,6 +119,17 @@ class _Desk:
         ]
         for thread in self._threads:
             thread.start()
+
+    def ask(self, what: str, args: tuple[Any, ...], timeout: float | None) -> Any:
+        number = next(self._numbers)
+        answer = self._asked[number] = queue.SimpleQueue()
+        try:
+            self.line.send(Ask(number, what, args))
+            return answer.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"no other rank gave {', '.join(map(str, args))} within {timeout:g} s") from None
+        finally:
+            del self._asked[number]
 
     def close(self) -> None:
         self._over.set()
@@ -103,13 +149,17 @@ class _Desk:
             self.welcomed.put(message)
         elif isinstance(message, Gather):
             self.gathered.put(message.value)
+        elif isinstance(message, Answer):
+            asked = self._asked.get(message.number)
+            if asked is not None:  # else whoever asked waits no longer
+                asked.put(message.value)
         elif isinstance(message, Stacks):
-            self.line.send(Stacks(_stacks_of_this_process()))
+            self.line.send(Stacks(_stacks_of_this_process(), self.waiting.depth > 0))
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
             with contextlib.suppress(OSError):
-                self.line.send(Beat())
+                self.line.send(Beat(self.waiting.depth > 0))
 
     def _end_process(self) -> None:
         """The driver is gone, or done with this gang. The function may be deep in a collective: only exit helps."""
@@ -121,7 +171,8 @@ def sit(seat: Seat, shards: Iterable[tuple[int, Any]]) -> None:
     """Join the gang at this seat, run its function, and send what it returned or raised to the driver."""
     desk = _Desk(seat)
     try:
-        with socket.create_server((desk.line.host, 0)) as reserved:
+        with socket.socket() as reserved:  # bound and never listening: a port that stays free until all are there
+            reserved.bind((desk.line.host, 0))
             desk.line.send(Hello(desk.line.host, reserved.getsockname()[1]))
             welcome = desk.welcomed.get()
         with _logs_to_driver(desk.line, welcome.log_level):

@@ -143,14 +143,16 @@ class MapSource(LoaderSource):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Share]:
         self._mark = 0
-        self._plan.make = functools.partial(self._wanted, epoch, start)
+        # Processes of the loader draw random numbers of their own, batch by batch: they must make those before, too.
+        replayed = start if self._loader.num_workers else 0
+        self._plan.make = functools.partial(self._wanted, epoch, start - replayed)
         # Ranks change different rows at random, so each draws something else; rank 0 what plain torch would.
         batches = self._batches(self._order.seed(epoch) + (self._worker.rank << 32))
         try:
             first = next(batches, _END)
             self._check_order(epoch)
-            for batch in itertools.chain([] if first is _END else [first], batches):
-                yield self._share(batch)
+            shares = map(self._share, itertools.chain([] if first is _END else [first], batches))
+            yield from itertools.islice(shares, replayed, None)
         finally:
             batches.close()
 
@@ -218,7 +220,6 @@ class ShardedSource(MapSource):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Share]:
         self._steps = self._agreed_steps(list(self._order.keys(epoch)))
-        self._sizes = iter(self._steps[start:])
         yield from super().epoch(epoch, start)
 
     def _agreed_steps(self, batches: list[Any]) -> list[tuple[Any, int, int]]:
@@ -234,6 +235,7 @@ class ShardedSource(MapSource):
         return steps + [(batches[-1][:GHOST_ROWS], 0, total) for total in totals[len(batches) :]]
 
     def _wanted(self, epoch: int, start: int) -> Iterator[Any]:
+        self._sizes = iter(self._steps[start:])
         return (indices for indices, _, _ in self._steps[start:])
 
     def _share(self, batch: Any) -> Share:

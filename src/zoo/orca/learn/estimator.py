@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
 import logging
 import os
+import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.orca.context import current_engine, engine_of_spark
+from zoo.orca.data.file import is_local
 from zoo.orca.engine.gang import GangOptions, run_gang
 from zoo.orca.engine.ray_session import ray_is_running
-from zoo.orca.errors import ContextError, InvalidArgumentError, PreconditionError, ReplicasDifferError
+from zoo.orca.errors import (
+    ContextError,
+    InvalidArgumentError,
+    PreconditionError,
+    ReplicasDifferError,
+    WorkerLostError,
+)
 from zoo.orca.feed import as_feed, engine_of, kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn import worker
 from zoo.orca.learn.base_estimator import BaseEstimator
-from zoo.orca.learn.checkpoint import Checkpoints, models_folder, run_folder
-from zoo.orca.learn.summary import SummaryWriter, read_scalar
+from zoo.orca.learn.callbacks import Callbacks, ModelCheckpoint, Progress, Run
+from zoo.orca.learn.check_report import CheckReport
+from zoo.orca.learn.checkpoint import Checkpoints, Fit, find_fit, models_folder, run_folder, run_of
+from zoo.orca.learn.preflight import preflight
+from zoo.orca.learn.record import Record, Summaries
+from zoo.orca.learn.rehearsal import NoRehearsal, Rehearsal
+from zoo.orca.learn.result import FitResult
+from zoo.orca.learn.summary import read_scalar
 from zoo.orca.learn.sync import make_sync
-from zoo.orca.learn.trigger import EveryEpoch, TrainState, Trigger, TriggerCall
-from zoo.orca.learn.worker import Batching, EvaluateJob, FitJob, Outcome
+from zoo.orca.learn.trigger import EveryEpoch, EveryTime, TrainState, Trigger, TriggerCall, TriggerOr
+from zoo.orca.learn.worker import Batching, EvaluateJob, FitJob, Outcome, Saving
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -34,6 +50,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("zoo.orca")
 
 DEFAULT_BATCH_SIZE = 32
+# Nobody asked for these checkpoints: they are few, and of them only the last ones are kept.
+DEFAULT_CHECKPOINT_SECONDS = 60.0
+DEFAULT_KEEP_LAST = 2
 
 #: What users call a backend: the sync behind it, and the engine that it insists on.
 BACKENDS: dict[str, tuple[str, str | None]] = {
@@ -47,25 +66,49 @@ BACKENDS: dict[str, tuple[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Gang:
-    """How many workers an estimator uses, and how they agree.
+    """How many workers an estimator uses, how they agree, and what becomes of them when some are lost or silent.
 
     Args:
-        num_workers: workers in all; None is workers_per_node on each node of the engine.
+        num_workers: workers in all; a pair (least, most) takes as many as there is room for; None is workers_per_node
+            on each node of the engine.
+        max_failures: how many times a gang that lost a worker is started again.
+        stall_timeout: seconds after which a gang of which some rank says nothing is ended; None waits for ever.
     """
 
     backend: str = "bigdl"
     workers_per_node: int = 1
-    num_workers: int | None = None
+    num_workers: int | tuple[int, int] | None = None
+    max_failures: int = 3
+    stall_timeout: float | None = 1800.0
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InvalidArgumentError(
                 f"backend must be one of {', '.join(map(repr, BACKENDS))}, but is {self.backend!r}."
             )
-        for name in ("workers_per_node", "num_workers"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, but is {value!r}.")
+        if not _is_count(self.workers_per_node, 1):
+            raise InvalidArgumentError(
+                f"workers_per_node must be a whole number of at least 1, but is {self.workers_per_node!r}."
+            )
+        self._check_num_workers()
+        if not _is_count(self.max_failures, 0):
+            raise InvalidArgumentError(f"max_failures must be a whole number, but is {self.max_failures!r}.")
+        limit = self.stall_timeout
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0):
+            raise InvalidArgumentError(
+                f"stall_timeout must be a number of seconds, or None to wait for ever, but is {limit!r}."
+            )
+
+    def _check_num_workers(self) -> None:
+        given = self.num_workers
+        if isinstance(given, tuple | list):
+            if len(given) == 2 and all(_is_count(each, 1) for each in given) and given[0] <= given[1]:
+                return
+            raise InvalidArgumentError(
+                f"num_workers must be a whole number of at least 1, or a pair (least, most), but is {given!r}."
+            )
+        if given is not None and not _is_count(given, 1):
+            raise InvalidArgumentError(f"num_workers must be a whole number of at least 1, but is {given!r}.")
 
     @property
     def sync(self) -> str:
@@ -88,40 +131,16 @@ class Gang:
         return None
 
     def size(self, engine: Engine) -> int:
-        return self.num_workers or self.workers_per_node * engine.nodes
+        """How many workers are wanted."""
+        return self.limits(engine)[1]
 
-
-@dataclass
-class Summaries:
-    """Where the figures of training go, and the last place they went to."""
-
-    train: SummaryWriter | None = None
-    validation: SummaryWriter | None = None
-
-    def to(self, folder: Path) -> None:
-        self.train = SummaryWriter(folder / "train")
-        self.validation = SummaryWriter(folder / "validation")
-
-    def on_report(self, rank: int, report: Report) -> None:
-        """Write what a rank reported on its way."""
-        for iteration, loss, speed, rate, when in report.metrics.get("steps", ()):
-            if self.train is not None:
-                if loss is not None:
-                    self.train.add_scalar("Loss", loss, iteration, when)
-                self.train.add_scalar("Throughput", speed, iteration, when)
-                self.train.add_scalar("LearningRate", rate, iteration, when)
-        if "validation" in report.metrics:
-            iteration, figures, when = report.metrics["validation"]
-            shown = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-            logger.info("validation after step %d: %s", iteration, shown)
-            for name, value in shown.items():
-                if self.validation is not None:
-                    self.validation.add_scalar(name, value, iteration, when)
-
-    def close(self) -> None:
-        for each in (self.train, self.validation):
-            if each is not None:
-                each.close()
+    def limits(self, engine: Engine) -> tuple[int, int]:
+        """How many workers there must be at least, and at most."""
+        if isinstance(self.num_workers, tuple | list):
+            least, most = self.num_workers
+            return least, most
+        wanted = self.num_workers or self.workers_per_node * engine.nodes
+        return wanted, wanted
 
 
 class Estimator(BaseEstimator):
@@ -129,12 +148,14 @@ class Estimator(BaseEstimator):
 
     #: When validation data is measured if no trigger says otherwise.
     _validate_when: TriggerCall = EveryEpoch()
+    #: What the last fit tells: history, where the time went, restarts, checkpoints. None before the first one.
+    result_: FitResult | None = None
 
     def __init__(self, gang: Gang, config: dict[str, Any], model_dir: str | None, seed: int):
         self._gang = gang
         self._config = config
         self._model_dir = None if model_dir is None else check_path(model_dir, "model_dir")
-        self._run_folder: Path | None = None
+        self._run_folder: str | None = None
         self._seed = seed
         self._state: dict[str, Any] | None = None
         self._where = TrainState()
@@ -154,6 +175,29 @@ class Estimator(BaseEstimator):
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
         """Raise a typed error if the model cannot take the feed's first rows; errors call the data `what`."""
 
+    def _rehearsal(self) -> Rehearsal:
+        """What the framework adds to `check`."""
+        return NoRehearsal()
+
+    def check(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        feature_cols: Any = None,
+        label_cols: Any = None,
+        validation_data: Any = None,
+        *,
+        callbacks: Any = None,
+        labels_cols: Any = None,
+        weight_col: str | None = None,
+    ) -> CheckReport:
+        """Look, in seconds, at all that a fit with these arguments needs; nothing is changed, and nothing stays.
+
+        Gives a report to print; `report.ok` says whether fit would start, `report.raise_first()` raises what it would.
+        """
+        columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
+        return preflight(self, data, batch_size, columns, validation_data, callbacks)
+
     def _run_fit(
         self,
         data: Any,
@@ -162,11 +206,15 @@ class Estimator(BaseEstimator):
         columns: Columns,
         validation_data: Any = None,
         checkpoint_trigger: Any = None,
+        callbacks: Any = None,
+        resume: str | None = None,
         **options: Any,
     ) -> list[Outcome]:
         """Train for some epochs, counted over the estimator's life, and take the trained state."""
         self._check_trainable()
         trigger = Trigger.convert_trigger(checkpoint_trigger)
+        called = Callbacks(callbacks)
+        self._check_resume(resume)
         learning = self._learning()
         engine, batching = self._prepare(data, batch_size)
         validation = self._validation_feed(data, validation_data, columns, engine)
@@ -174,28 +222,89 @@ class Estimator(BaseEstimator):
         self._check_batch(feed)
         if validation is not None:
             self._check_batch(validation, "validation_data")
-        job = FitJob(
-            learning=learning,
-            sync=make_sync(self._gang.sync),
-            feed=feed,
-            batching=batching,
-            first_epoch=epochs.start,
-            last_epoch=epochs.stop,
-            state=self._state,
-            train_state=self._where,
-            validation=validation,
-            validation_trigger=Trigger.convert_trigger(copy.deepcopy(checkpoint_trigger)) or self._validate_when,
-            checkpoint_trigger=trigger,
-            checkpoints=self._start_run(trigger is not None),
-            summarise=self._summaries.train is not None,
-            **options,
+        self._check_monitored(called, validation is not None)
+        fit = Fit(epochs.start, batching.batch_size, self._seed)
+        with self._saving(engine, trigger, called, fit, resume) as (saving, state):
+            self._start_summaries()
+            record = self._record(engine, epochs, called, validation is not None, saving, state)
+            job = FitJob(
+                learning=learning,
+                sync=make_sync(self._gang.sync),
+                feed=feed,
+                batching=batching,
+                first_epoch=epochs.start,
+                last_epoch=epochs.stop,
+                state=self._state if state is None else state,
+                train_state=self._where,
+                validation=validation,
+                validation_trigger=Trigger.convert_trigger(copy.deepcopy(checkpoint_trigger)) or self._validate_when,
+                saving=saving,
+                callbacks=called.on_workers(),
+                tell_steps=record.wants_steps,
+                **options,
+            )
+            outcomes, restarts = self._train(engine, job, record)
+        self._take(outcomes)
+        kept = self._model_dir is not None
+        self.result_ = FitResult(
+            epochs=outcomes[0].history,
+            phases=[outcome.phases for outcome in outcomes],
+            rows=outcomes[0].rows,
+            restarts=restarts,
+            best_checkpoint=record.best_checkpoint if kept else None,
+            last_checkpoint=record.last_checkpoint if kept else None,
+            stopped=outcomes[0].stopped,
+            world_size=len(outcomes),
         )
+        return outcomes
+
+    def _train(self, engine: Engine, job: FitJob, record: Record) -> tuple[list[Outcome], int]:
+        """Run the gang of a fit, each time that it lost a worker from its last checkpoint on."""
+        restarts = 0
+
+        def again(lost: WorkerLostError) -> tuple[FitJob]:
+            nonlocal restarts
+            restarts += 1
+            state = None if job.saving is None else job.saving.checkpoints.newest()
+            return (job if state is None else dataclasses.replace(job, state=state),)
+
         try:
-            outcomes = self._run(engine, worker.fit, job, feed, "fit", self._summaries.on_report)
+            record.begin()
+            shows = not any(isinstance(each, Progress) for each in record.callbacks)
+            outcomes = self._run(engine, worker.fit, job, "fit" if shows else None, record.on_report, again)
+            record.end(outcomes[0].stopped)
+        except BaseException as error:
+            record.end(error=error)
+            raise
         finally:
             self._summaries.close()
-        self._take(outcomes)
-        return outcomes
+        return outcomes, restarts
+
+    def _record(
+        self,
+        engine: Engine,
+        epochs: range,
+        callbacks: Callbacks,
+        validates: bool,
+        saving: Saving | None,
+        state: dict[str, Any] | None,
+    ) -> Record:
+        """What the driver will hear of a fit, from where it begins or goes on."""
+        where = self._where if state is None else TrainState(epoch=state["epoch"], neval=state["neval"])
+        run = Run(
+            epoch=where.epoch,
+            step=where.neval - 1,
+            last_epoch=epochs.stop,
+            world_size=self._gang.size(engine),
+            validates=validates,
+            driver=True,
+        )
+        record = Record(self._summaries, callbacks.on_driver(), run)
+        if saving is not None and state is not None:
+            best = state["progress"]["keeper"]["best"]
+            record.last_checkpoint = saving.checkpoints.path(where.neval)
+            record.best_checkpoint = saving.checkpoints.path(best[0]) if best else None
+        return record
 
     def _run_evaluate(
         self, data: Any, batch_size: int | None, columns: Columns, num_steps: int | None = None, **options: Any
@@ -206,15 +315,15 @@ class Estimator(BaseEstimator):
         feed = self._feed(data, columns, engine)
         self._check_batch(feed)
         job = EvaluateJob(learning, make_sync(self._gang.sync), feed, batching, self._state, num_steps, **options)
-        return self._run(engine, worker.evaluate, job, feed, "evaluate")[0]
+        return self._run(engine, worker.evaluate, job, "evaluate")[0]
 
     def _prepare(self, data: Any, batch_size: int | None, training: bool = True) -> tuple[Engine, Batching]:
         """Check what can be checked before data is touched: the sync's packages, the slots, the batch size."""
         make_sync(self._gang.sync).check()
         engine = engine_of(data, self._gang.engine())
-        workers = self._gang.size(engine)
-        size = self._check_batch_size(data, batch_size, workers)
-        engine.check_gang(workers)
+        least, most = self._gang.limits(engine)
+        size = self._check_batch_size(data, batch_size, most)
+        engine.check_gang(most, least)
         shuffle = training and bool(self._config.get("shuffle", True))
         return engine, Batching(size, self._seed, shuffle, training and bool(self._config.get("drop_last", False)))
 
@@ -255,17 +364,92 @@ class Estimator(BaseEstimator):
             )
         return self._feed(validation, columns, engine, "validation_data").gathered()
 
-    def _start_run(self, checkpoints: bool) -> Checkpoints | None:
-        """Where this fit writes to, if a model_dir was given: one folder for all fits of an estimator."""
-        if self._model_dir is None:
-            if checkpoints:
+    def _check_resume(self, resume: Any) -> None:
+        if resume not in (None, "auto"):
+            raise InvalidArgumentError(f'resume must be "auto" or None, but is {resume!r}.')
+        if resume is not None and self._model_dir is None:
+            raise InvalidArgumentError(
+                'resume="auto" goes on from checkpoints in model_dir, but there is none. Pass model_dir=... to the '
+                "estimator, in the run that may be interrupted and in the one that goes on."
+            )
+
+    def _check_monitored(self, callbacks: Callbacks, validates: bool) -> None:
+        """Raise a typed error for a figure of validation data that nobody will measure."""
+        for each in callbacks:
+            figure = getattr(each, "monitor", None)
+            if not validates and isinstance(figure, str) and figure.startswith("val_"):
+                raise InvalidArgumentError(
+                    f"{type(each).__name__} is to follow {figure!r}, but nothing will be validated. Pass "
+                    'validation_data=... to fit, or monitor a figure of training: monitor="train_loss".'
+                )
+
+    @contextlib.contextmanager
+    def _saving(
+        self, engine: Engine, trigger: TriggerCall | None, callbacks: Callbacks, fit: Fit, resume: str | None
+    ) -> Iterator[tuple[Saving | None, dict[str, Any] | None]]:
+        """When and where a fit writes checkpoints, and the state it goes on from if it is to be resumed.
+
+        Without a model_dir they are there only for this fit to recover from.
+        """
+        policies = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
+        if len(policies) > 1:
+            raise InvalidArgumentError("callbacks must hold one ModelCheckpoint at most.")
+        triggers = [each for each in (trigger, *(policy.trigger for policy in policies)) if each is not None]
+        if self._model_dir is None and self._gang.max_failures == 0:
+            if triggers:
                 logger.warning("no checkpoint is written, because there is no model_dir to write to.")
-            return None
+            yield None, None
+            return
+        when = TriggerOr(*triggers) if len(triggers) > 1 else triggers[0] if triggers else None
+        with self._checkpoints_folder(fit, resume, bool(triggers)) as (folder, name, state):
+            keep = {"keep_last": None if triggers else DEFAULT_KEEP_LAST} | _policy(policies)
+            checkpoints = Checkpoints(folder, name, **keep)
+            yield (
+                Saving(
+                    checkpoints,
+                    trigger=when or EveryTime(DEFAULT_CHECKPOINT_SECONDS),
+                    required=bool(triggers),
+                    at_end=self._model_dir is not None and (not triggers or resume is not None),
+                    send=not engine.one_machine and is_local(folder),
+                ),
+                state,
+            )
+
+    @contextlib.contextmanager
+    def _checkpoints_folder(
+        self, fit: Fit, resume: str | None, asked: bool
+    ) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
+        """Where a fit's checkpoints go, what they are called, and the newest one there if the fit is to be resumed."""
+        name = self._checkpoint_name()
+        if self._model_dir is None:
+            if asked:
+                logger.warning(
+                    "there is no model_dir, so checkpoints are there to recover from lost workers and removed when fit "
+                    "is over."
+                )
+            with tempfile.TemporaryDirectory(prefix="orca-checkpoints-") as folder:
+                yield folder, name, None
+            return
+        found = find_fit(self._model_dir, fit) if resume is not None else None
+        if found is not None:
+            folder, name = found
+            state = Checkpoints(folder, name).newest()
+            if state is not None:
+                logger.info("going on from %s after step %d.", folder, state["neval"] - 1)
+                self._run_folder = run_of(folder)
+                yield folder, name, state
+                return
         if self._run_folder is None:
             self._run_folder = run_folder(self._model_dir)
-            if not self._wants_summaries:
-                self._summaries.to(self._run_folder / "summary")
-        return Checkpoints(str(models_folder(self._run_folder)), self._checkpoint_name()) if checkpoints else None
+        folder = models_folder(self._run_folder)
+        Checkpoints(folder, name).begin(fit)
+        yield folder, name, None
+
+    def _start_summaries(self) -> None:
+        """Where figures go, if a run has a folder on this machine and nobody said otherwise."""
+        chosen = self._wants_summaries or self._summaries.train is not None
+        if self._run_folder is not None and not chosen and is_local(self._run_folder):
+            self._summaries.to(Path(self._run_folder) / "summary")
 
     def _checkpoint_name(self) -> str:
         return f"{type(self).__name__}{id(self):x}"
@@ -275,12 +459,18 @@ class Estimator(BaseEstimator):
         engine: Engine,
         function: Callable[..., Any],
         job: Any,
-        feed: Feed,
-        description: str,
+        description: str | None,
         on_report: Callable[[int, Report], None] | None = None,
+        again: Callable[[WorkerLostError], tuple[Any, ...]] | None = None,
     ) -> list[Any]:
-        options = GangOptions(description=description, on_report=on_report)
-        return run_gang(engine, function, self._gang.size(engine), job, data=feed.data, options=options)
+        options = GangOptions(
+            max_failures=self._gang.max_failures,
+            stall_timeout=self._gang.stall_timeout,
+            description=description,
+            on_report=on_report,
+            again=again,
+        )
+        return run_gang(engine, function, self._gang.limits(engine), job, data=job.feed.data, options=options)
 
     def _take(self, outcomes: list[Outcome]) -> None:
         """The trained state is rank 0's, and all ranks must have come to the same weights."""
@@ -315,6 +505,14 @@ class Estimator(BaseEstimator):
 
     def _engine_now(self) -> Engine:
         return self._gang.engine() or current_engine()
+
+
+def _policy(policies: list[ModelCheckpoint]) -> dict[str, Any]:
+    return {name: getattr(each, name) for each in policies for name in ("keep_last", "monitor", "mode")}
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def check_epochs(epochs: Any) -> int:

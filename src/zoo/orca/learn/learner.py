@@ -24,15 +24,17 @@ class Learner(ABC):
 
     @abstractmethod
     def start_epoch(self, epoch: int) -> None:
-        """Seed what is random, so that an epoch is the same however often it is run."""
+        """Seed what is random and forget the last epoch, so that an epoch is the same however often it is run."""
 
     @abstractmethod
-    def take(self, share: Share) -> Any:
-        """A share as the framework's batch; the step that follows counts by the share's rows."""
+    def take(self, share: Share, last: bool) -> Any:
+        """A share as the framework's batch, the last one of its epoch or not; its step counts by the share's rows."""
 
     @abstractmethod
     def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
-        """Train on batches as they come; gives this rank's figures. `batches.rows` are the rows that count."""
+        """Train on batches as they come; gives this rank's figures over the whole epoch.
+
+        `batches.rows` are the rows that count, `batches.first` is the first batch's place in its epoch."""
 
     @abstractmethod
     def after_step(self) -> None:
@@ -62,7 +64,20 @@ class Learner(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that training changed, as tensors and plain data; all ranks call it together."""
+        """All that training changed, as tensors and plain data in memory of its own; all ranks call it together."""
+
+    @abstractmethod
+    def local_state(self) -> dict[str, Any]:
+        """What this rank alone holds between two steps of an epoch: random states, statistics, figures so far."""
+
+    @abstractmethod
+    def load_local(self, state: dict[str, Any]) -> None:
+        """Take back what `local_state` gave, after `start_epoch`: the epoch goes on from there to the bit."""
+
+    @property
+    @abstractmethod
+    def native(self) -> Any:
+        """The framework's own model."""
 
     @abstractmethod
     def digest(self) -> str:

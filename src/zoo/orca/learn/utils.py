@@ -17,7 +17,7 @@ from zoo.orca.engine.spark import SparkEngine, SparkPlacement
 from zoo.orca.errors import InvalidArgumentError, PreconditionError, ShardTypeError
 from zoo.orca.feed.columns import column_to_numpy, concatenate, frame_columns, select_for_arrow
 from zoo.orca.feed.structure import count_rows
-from zoo.orca.learn.checkpoint import find_checkpoint
+from zoo.orca.learn.checkpoint import find_checkpoint, optimizer_name
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.optional import is_instance_of, require
 
@@ -162,9 +162,7 @@ def find_latest_checkpoint(model_dir: str, model_type: str = "bigdl") -> tuple[s
     if model_type not in ("bigdl", "pytorch", "tf"):
         raise InvalidArgumentError(f'model_type must be "bigdl", "pytorch" or "tf", but is {model_type!r}.')
     folder, number = find_checkpoint(model_dir)
-    names = sorted(file.name for file in folder.glob(f"optimMethod-*.{number}"))
-    name = names[0].removeprefix("optimMethod-").removesuffix(f".{number}") if names else None
-    return str(folder), name, number
+    return folder, optimizer_name(folder, number), number
 
 
 def bigdl_metric_results_to_dict(results: Iterable[Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,23 +80,18 @@ class Bucket:
     def is_needed(self) -> bool:
         return any(param.requires_grad or param.grad is not None for param in self.params)
 
-    def fill(self, weight: float) -> None:
-        """Write the weighted gradients, and zeros where there is none or where they count for nothing."""
+    def fill(self, weight: float, held: Mapping[int, torch.Tensor]) -> None:
+        """Write the weighted gradients, and zeros where there is none or where they count for nothing.
+
+        Gradients that were held, by the number of their parameter, are weighted already and are added."""
         flat = self.flat
         if weight == 0:
             flat[: self.length].zero_()
-            return
-        for param, view in zip(self.params, self.views, strict=True):
-            grad = param.grad
-            if grad is None:
-                view.zero_()
-                continue
-            if grad.layout is not torch.strided:
-                grad = grad.to_dense()
-            if grad.dtype is view.dtype and grad.device == view.device:
-                torch.mul(grad, weight, out=view)
-            else:
-                view.copy_(grad).mul_(weight)
+        for index, param, view in zip(self.indices, self.params, self.views, strict=True):
+            if weight != 0:
+                _write_weighted(param.grad, weight, view)
+            if index in held:
+                view.add_(held[index].to(view.device))
 
     def hand_out(self, has_gradient: list[bool]) -> None:
         """Make the combined gradients the parameters' own."""
@@ -192,6 +188,18 @@ def shaped_like(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
 def as_gradient_of(param: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     """The view itself, where dtype and device allow it."""
     return view.to(device=param.device, dtype=param.dtype)
+
+
+def _write_weighted(grad: torch.Tensor | None, weight: float, view: torch.Tensor) -> None:
+    if grad is None:
+        view.zero_()
+        return
+    if grad.layout is not torch.strided:
+        grad = grad.to_dense()
+    if grad.dtype is view.dtype and grad.device == view.device:
+        torch.mul(grad, weight, out=view)
+    else:
+        view.copy_(grad).mul_(weight)
 
 
 def _room(param: torch.Tensor) -> int:

@@ -7,27 +7,30 @@ import copy
 import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from zoo.orca.engine.pickling import pack
-from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
+from zoo.orca.errors import CheckpointError, InvalidArgumentError, PathNotFoundError, PreconditionError
 from zoo.orca.feed.base import Feed
 from zoo.orca.learn import spark_estimator
-from zoo.orca.learn.checkpoint import read_checkpoint, read_dict, write_state
+from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, write_state
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
 from zoo.orca.learn.estimator import Gang, as_columns, check_dict, check_epochs, check_num_steps, check_path
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict import predict
-from zoo.orca.learn.pytorch.learner import TorchLearning, TorchPredictor, dry_run
+from zoo.orca.learn.pytorch.devices import DeviceSync, find_device
+from zoo.orca.learn.pytorch.learner import TorchLearning, dry_run
+from zoo.orca.learn.pytorch.numerics import Numerics, is_real
+from zoo.orca.learn.pytorch.predictor import TorchPredictor
+from zoo.orca.learn.pytorch.preflight import TorchRehearsal
 from zoo.orca.learn.pytorch.recipe import TorchRecipe, as_list, is_creator
 from zoo.orca.learn.pytorch.remote import RemoteWorkers
 from zoo.orca.learn.pytorch.training_operator import TrainingOperator
-from zoo.orca.learn.sync import make_sync
+from zoo.orca.learn.sync import Sync
 from zoo.orca.learn.trigger import TrainState
-from zoo.orca.learn.worker import combine
+from zoo.orca.learn.worker import combine_epoch
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -55,8 +58,18 @@ class Estimator:
         workers_per_node: int = 1,
         model_dir: str | None = None,
         backend: str = "bigdl",
-        num_workers: int | None = None,
+        num_workers: int | tuple[int, int] | None = None,
         seed: int = 0,
+        max_failures: int = 3,
+        stall_timeout: float | None = 1800.0,
+        precision: str = "fp32",
+        accumulate: int = 1,
+        compile: bool = False,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        deterministic: bool = False,
+        device: str | None = None,
+        stop_on_nan: bool = False,
     ) -> PyTorchEstimator:
         """An estimator of a PyTorch model.
 
@@ -75,8 +88,21 @@ class Estimator:
             model_dir: where checkpoints and summaries go.
             backend: "bigdl" (each worker updates a slice of the weights), "torch_distributed", "horovod"; "spark" and
                 "ray" are torch_distributed on that engine.
-            num_workers: workers in all, instead of workers_per_node.
+            num_workers: workers in all, instead of workers_per_node; with a pair (least, most) as many as there is
+                room for, also after workers were lost.
             seed: of the first weights, of the order of rows and of dropout.
+            max_failures: how many times a fit that lost a worker goes on from its last checkpoint.
+            stall_timeout: seconds after which workers that say nothing end the call with a GangStalledError that
+                shows where they are; None waits for ever.
+            precision: "fp32", or "bf16" or "fp16": models and the loss compute in that where torch's autocast does;
+                weights stay as they are, and predictions are float32. "fp16" scales the loss, too.
+            accumulate: so many global batches make one step of the optimizer, the one over all of their rows.
+            compile: compile the models with torch.compile for fit and evaluate; needs a C++ compiler on the workers.
+            clip_norm: scale the gradient, over all workers, down to an L2 norm of at most this.
+            clip_value: clip every element of the gradient, over all workers, to [-clip_value, clip_value].
+            deterministic: use only algorithms that give the same bits again; an operation that has none raises.
+            device: "cpu", "cuda" (one of a worker's GPUs), "cuda:1"; left out, a GPU where a worker has one.
+            stop_on_nan: end a fit whose loss is NaN or inf with a NotFiniteLossError, before the weights change.
 
         Example:
             >>> import numpy as np, torch
@@ -88,7 +114,8 @@ class Estimator:
             >>> est.fit({"x": x, "y": x.sum(axis=1, keepdims=True)}, epochs=3).predict(x).shape
             (64, 1)
         """
-        gang = Gang(backend, workers_per_node, num_workers)
+        gang = Gang(backend, workers_per_node, num_workers, max_failures, stall_timeout)
+        numerics = Numerics(precision, accumulate, compile, clip_norm, clip_value, deterministic, device, stop_on_nan)
         config = check_dict(config, "config")
         if "batch_size" in config:
             raise PreconditionError(
@@ -117,6 +144,7 @@ class Estimator:
             scheduler_step_freq=scheduler_step_freq,
             use_tqdm=use_tqdm,
             seed=seed,
+            numerics=numerics,
         )
         recipe.check()
         return flavour(recipe, gang, model_dir)
@@ -132,7 +160,7 @@ class PyTorchEstimator(SharedEstimator):
     def __init__(self, recipe: TorchRecipe, gang: Gang, model_dir: str | None):
         super().__init__(gang, recipe.config, model_dir, recipe.seed)
         self._recipe = recipe
-        self._clip: tuple[Any, ...] | None = None
+        self._clip = recipe.numerics.clip
         self._name = f"TorchModel{uuid.uuid4().hex[:8]}"
         self._predicting: tuple[Any, TorchPredictor] | None = None
 
@@ -173,13 +201,13 @@ class PyTorchEstimator(SharedEstimator):
 
     def set_constant_gradient_clipping(self, min: float, max: float) -> None:
         """Clip every element of the gradient, over all workers, to a range."""
-        if not (_is_real(min) and _is_real(max) and min < max):
+        if not (is_real(min) and is_real(max) and min < max):
             raise InvalidArgumentError(f"expected numbers, min below max, but they are {min!r} and {max!r}.")
         self._clip = ("value", float(min), float(max))
 
     def set_l2_norm_gradient_clipping(self, clip_norm: float) -> None:
         """Scale the gradient, over all workers, down to an L2 norm of at most clip_norm."""
-        if not (_is_real(clip_norm) and clip_norm > 0):
+        if not (is_real(clip_norm) and clip_norm > 0):
             raise InvalidArgumentError(f"clip_norm must be a number above 0, but is {clip_norm!r}.")
         self._clip = ("norm", float(clip_norm))
 
@@ -197,17 +225,26 @@ class PyTorchEstimator(SharedEstimator):
 
     def _learning(self) -> TorchLearning:
         packed = pack(self._recipe, "the model (with its optimizer, loss and creators)")
-        return TorchLearning(packed, make_sync(self._gang.sync).sharded, self._clip)
+        return TorchLearning(packed, self._make_sync().sharded, self._clip)
+
+    def _make_sync(self) -> Sync:
+        """How workers agree: on their GPUs, where each has one of its own."""
+        return DeviceSync(self._gang.sync, self._recipe.numerics.device)
 
     def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
         if columns.features and not columns.labels:
             self._recipe.check_unlabelled(what)
         return super()._feed(data, columns, engine, what)
 
+    def _rehearsal(self) -> TorchRehearsal:
+        return TorchRehearsal(self._recipe, self._state)
+
     def _check_trainable(self) -> None:
         self._recipe.check_loss()
 
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
+        if feed.engine.name == "local":  # the workers' machine is this one
+            find_device(self._recipe.numerics.device)
         layout = getattr(feed, "layout", None)
         if layout is not None and layout.labels is None:
             self._recipe.check_unlabelled(what)
@@ -251,7 +288,8 @@ class PyTorchEstimator(SharedEstimator):
                     f"{type(model).__name__}: make the model as it was when they were saved."
                 ) from error
         self._check_optimizers(state.get("optimizers") or [], models, path)
-        self._state = state
+        # Where a fit stood within an epoch means something to that fit alone.
+        self._state = {key: value for key, value in state.items() if key != "progress"}
         self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
 
     def _check_optimizers(self, states: list[Any], models: list[Any], path: str) -> None:
@@ -305,6 +343,8 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
         validation_metrics: Any = None,
         labels_cols: Any = None,
         weight_col: str | None = None,
+        callbacks: Any = None,
+        resume: str | None = None,
     ) -> PyTorchSparkEstimator:
         """Train until `epochs` epochs are done, counted over the estimator's life and its checkpoints.
 
@@ -315,6 +355,9 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
             validation_methods, validation_metrics: metrics for this call, instead of the constructor's.
             labels_cols: another spelling of label_cols.
             weight_col: a column of row weights.
+            callbacks: a list of `zoo.orca.learn.callbacks.Callback`, called while training: EarlyStopping() and others.
+            resume: "auto" goes on from the newest checkpoint of this fit in model_dir, if there is one: for a script
+                that is started again after its process died.
         """
         columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         missing = range(self._where.epoch - 1, check_epochs(epochs))
@@ -325,7 +368,9 @@ class PyTorchSparkEstimator(PyTorchEstimator, spark_estimator.Estimator):
                     "here."
                 )
             if missing:
-                self._run_fit(data, missing, batch_size, columns, validation_data, checkpoint_trigger)
+                self._run_fit(
+                    data, missing, batch_size, columns, validation_data, checkpoint_trigger, callbacks, resume
+                )
         return self
 
     def evaluate(
@@ -414,6 +459,8 @@ class PyTorchRayEstimator(PyTorchEstimator):
         *,
         labels_cols: Any = None,
         weight_col: str | None = None,
+        callbacks: Any = None,
+        resume: str | None = None,
     ) -> list[Any]:
         """Train `epochs` more epochs; gives a dict of figures for each.
 
@@ -423,6 +470,9 @@ class PyTorchRayEstimator(PyTorchEstimator):
             reduce_results: False gives a list of the workers' dicts for each epoch.
             info: handed to the operator's hooks.
             validation_data: measured after every epoch, or when checkpoint_trigger fires, as "val_..." figures.
+            callbacks: a list of `zoo.orca.learn.callbacks.Callback`, called while training: EarlyStopping() and others.
+            resume: "auto" goes on from the newest checkpoint of this fit in model_dir, if there is one: for a script
+                that is started again after its process died.
         """
         columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         done = self._where.epoch - 1
@@ -433,6 +483,8 @@ class PyTorchRayEstimator(PyTorchEstimator):
             columns,
             validation_data,
             checkpoint_trigger,
+            callbacks,
+            resume,
             profile=profile,
             info=check_dict(info, "info"),
         )
@@ -488,24 +540,16 @@ def _options_of(state: Any) -> set[str]:
     return {name for group in groups or [] for name in group}
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def combine_epoch(workers: list[dict[str, Any]]) -> dict[str, Any]:
-    """An epoch's figures over all workers; counts that are the same everywhere stay what they are."""
-    same = {name: workers[0][name] for name in ("epoch", "batch_count")}
-    validated = {name: value for name, value in workers[0].items() if name.startswith("val_")}
-    return combine(workers) | same | validated
-
-
 def _read_saved(path: str) -> dict[str, Any]:
     """The state in a file that `save` of any backend or torch.save wrote, or in the newest checkpoint of a folder."""
-    if Path(path).is_dir():
+    if is_folder(path):
         return read_checkpoint(path)
     found = read_dict(path)
     state = found if isinstance(found.get("models"), list) else {"models": [found]}
-    return state | (read_dict(_beside(path)) if Path(_beside(path)).is_file() else {})
+    try:
+        return state | read_dict(_beside(path))
+    except PathNotFoundError:
+        return state
 
 
 def _one_line(error: Exception) -> str:
@@ -513,5 +557,6 @@ def _one_line(error: Exception) -> str:
 
 
 def _beside(model_path: str) -> str:
-    path = Path(model_path)
-    return str(path.with_name(f"{path.stem}_optim{path.suffix}"))
+    folder, slash, name = model_path.rpartition("/")  # a URL, too
+    stem, dot, ending = name.rpartition(".")
+    return f"{folder}{slash}{stem}_optim{dot}{ending}" if stem else f"{model_path}_optim"

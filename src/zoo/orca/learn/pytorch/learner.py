@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,16 @@ from torch import Tensor
 
 from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.learner import Learner
+from zoo.orca.learn.pytorch.devices import find_device, follow_parameters
+from zoo.orca.learn.pytorch.generators import generators_state, load_generators, seed_generators
 from zoo.orca.learn.pytorch.loss import LossSum, words
+from zoo.orca.learn.pytorch.numerics import LossScale, compile_model, compute_in, deterministic_algorithms
+from zoo.orca.learn.pytorch.predictor import load_operator
 from zoo.orca.learn.pytorch.recipe import TorchRecipe
 from zoo.orca.learn.pytorch.replica import Replica
+from zoo.orca.learn.pytorch.tensors import device_of, float_type, named_buffers, snapshot, to_device, to_tensors
 from zoo.orca.learn.pytorch.training_operator import SCHEDULER_STEP, TrainingOperator, need_dict, unpack
+from zoo.orca.learn.pytorch.utils import AverageMeterCollection
 
 if TYPE_CHECKING:
     from zoo.orca.engine.pickling import Packed
@@ -45,35 +51,72 @@ class TorchLearner(Learner):
     def __init__(self, learning: TorchLearning, worker: Worker, group: Group, state: dict[str, Any] | None):
         recipe: TorchRecipe = learning.recipe.load()
         self.recipe = recipe
+        self.rank = worker.rank
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // worker.local_size))
         if recipe.initialization_hook is not None:
             recipe.initialization_hook()
-        self.rank = worker.rank
-        self.models = recipe.build_models()
+        with contextlib.ExitStack() as undo:
+            self._build(learning, worker, group, undo)
+            self._count_from_zero()
+            if state is not None:
+                self._load(state)
+            self._undo = undo.pop_all()
+
+    def _build(self, learning: TorchLearning, worker: Worker, group: Group, undo: contextlib.ExitStack) -> None:
+        recipe, numerics = self.recipe, self.recipe.numerics
+        if numerics.deterministic:
+            undo.enter_context(deterministic_algorithms())
+        self.device = find_device(numerics.device, worker.local_rank)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        self.models = [model.to(self.device) for model in recipe.build_models()]
         optimizers = recipe.build_optimizers(self.models)
-        self.replica = Replica(group, optimizers, learning.sharded, learning.clip)
+        if self.device.type != "cpu":
+            for optimizer in optimizers:
+                follow_parameters(optimizer)
+        scale = LossScale() if numerics.scales_loss else None
+        self.replica = Replica(group, optimizers, learning.sharded, learning.clip, scale, numerics.stop_on_nan)
         self.replica.broadcast_models(self.models)
         self.schedulers = recipe.build_schedulers(optimizers)
         self.schedule = recipe.build_schedule(optimizers)
         self.operator = recipe.build_operator(self.models, optimizers, self.schedulers, worker.rank)
+        self.operator._replica = self.replica
+        compute_in(numerics, self.models, self.operator.criterion, self.device, undo)
+        if numerics.compile:
+            for model in self.models:
+                compile_model(model)
         self._float = float_type(self.models)
-        self._share: Share | None = None
         self._loss_sum: LossSum | None = None
-        self._before_ghost: list[tuple[Tensor, Tensor]] = []
         self._measured_rows = 0
         if self.operator.criterion is not None:
             self.operator.criterion.tell = self._hear
             self.replica.is_mean = not self.operator.criterion.is_sum
-        if state is not None:
-            self._load(state)
+
+    def _count_from_zero(self) -> None:
+        self._share: Share | None = None
+        self._before_ghost: list[tuple[Tensor, Tensor]] = []
+        self._iterations = 0
+        self._epoch = 0
+        self._batch = 0
+        self._rows = 0
+        self._has_own_buffers = False
 
     def start_epoch(self, epoch: int) -> None:
-        torch.manual_seed(hash((self.recipe.seed, epoch, self.rank)) % 2**63)
+        self._epoch = epoch
+        self._batch = self._rows = 0
+        self._has_own_buffers = True
+        self.operator._meters = AverageMeterCollection()
+        seed_generators(hash((self.recipe.seed, epoch, self.rank)) % 2**63)
 
-    def take(self, share: Share) -> Any:
+    def take(self, share: Share, last: bool = False) -> Any:
         """A share as the operator's batch; from now on the replica counts for the share's part of the whole batch."""
         self._forget_ghost()
         self._share = share
+        self._iterations += 1
+        self._batch += 1
+        self._rows += share.rows
+        self.replica.begin(holds=not last and self._batch % self.recipe.numerics.accumulate != 0)
+        self.replica.place = (self._iterations, self._epoch + 1, self._batch)
         if share.rows == 0:
             self._before_ghost = [(buffer, buffer.clone()) for model in self.models for buffer in model.buffers()]
         self._weigh(None)
@@ -85,6 +128,9 @@ class TorchLearner(Learner):
     def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
         info = {SCHEDULER_STEP: self.recipe.scheduler_step_freq} | info
         self.operator.timers.reset()
+        self.operator._first_batch = self._batch = getattr(batches, "first", 0)
+        if self._batch == 0:
+            self.replica.drop_held()  # of an epoch that was broken off
         try:
             return need_dict(self.operator.train_epoch(batches, info), "train_epoch")
         finally:
@@ -92,11 +138,14 @@ class TorchLearner(Learner):
             self._share = None
 
     def after_step(self) -> None:
-        if self.schedule is not None:
+        self._forget_ghost()
+        self.replica.finish()
+        if self.schedule is not None and not self.replica.was_withheld:
             self.schedule.step()
 
     def after_epoch(self, rows: int, loss: float | None, score: float | None) -> None:
         self.replica.average_buffers(self.models, rows)
+        self._has_own_buffers = False
         if self.schedule is not None:
             self.schedule.observe(loss, score)
 
@@ -105,7 +154,8 @@ class TorchLearner(Learner):
         self._loss_sum = LossSum()
         before = [model.training for model in self.models]
         try:
-            figures = self.operator.validate(self._measured(shares), info, metrics)
+            with self._agreed_buffers():
+                figures = self.operator.validate(self._measured(shares), info, metrics)
         finally:
             loss_sum, self._loss_sum = self._loss_sum, None
             for model, training in zip(self.models, before, strict=True):
@@ -126,22 +176,69 @@ class TorchLearner(Learner):
     def rate(self) -> float:
         return float(self.operator.optimizer.param_groups[0]["lr"])
 
+    @property
+    def native(self) -> Any:
+        return self.models[0] if len(self.models) == 1 else self.models
+
     def profile(self) -> dict[str, Any]:
         return self.operator.timers.stats()
 
     def state(self) -> dict[str, Any]:
+        with self._agreed_buffers():
+            models = [{name: snapshot(value) for name, value in model.state_dict().items()} for model in self.models]
         return {
-            "models": [{name: on_cpu(value) for name, value in model.state_dict().items()} for model in self.models],
+            "models": models,
             "optimizers": self.replica.optimizer_states(),
-            "schedulers": [each.state_dict() for each in self._all_schedulers],
-            "operator": {"global_step": self.operator.global_step, "own": self.operator.state_dict()},
+            "schedulers": [snapshot(each.state_dict()) for each in self._all_schedulers],
+            "operator": self._operator_state(),
         }
+
+    def _operator_state(self) -> dict[str, Any]:
+        state = {
+            "global_step": self.operator.global_step,
+            "own": snapshot(self.operator.state_dict()),
+            "iterations": self._iterations,
+        }
+        if self.replica.scale is not None:
+            state["scale"] = self.replica.scale.state()
+        if self.replica.holds:
+            state["held"] = self.replica.held_over_ranks()
+        return state
+
+    def local_state(self) -> dict[str, Any]:
+        self._forget_ghost()
+        return {
+            "generators": generators_state(self.device),
+            "buffers": {name: snapshot(buffer) for name, buffer in named_buffers(self.models)},
+            "meters": self.operator._meters.state(),
+            "batch": self._batch,
+            "rows": self._rows,
+            "loss": self.replica.global_loss,
+            "held": self.replica.held(),
+            # Rank 0's is in the state of all.
+            "own": snapshot(self.operator.state_dict()) if self.rank else {},
+        }
+
+    @torch.no_grad()
+    def load_local(self, state: dict[str, Any]) -> None:
+        self._batch, self._rows, self.replica.global_loss = state["batch"], state["rows"], state["loss"]
+        for name, buffer in named_buffers(self.models):
+            buffer.copy_(state["buffers"][name])
+        self.operator._meters.load(state["meters"])
+        self.replica.load_held(state["held"])
+        self.replica.holds = self._batch % self.recipe.numerics.accumulate != 0
+        if state["own"]:
+            self.operator.load_state_dict(state["own"])
+        load_generators(state["generators"], self.device)
 
     def digest(self) -> str:
         return self.replica.digest(self.models)
 
     def close(self) -> None:
         self.replica.close()
+        if self.operator.criterion is not None:
+            self.operator.criterion.tell = None
+        self._undo.close()
 
     @property
     def _all_schedulers(self) -> list[Any]:
@@ -153,14 +250,35 @@ class TorchLearner(Learner):
         if state.get("optimizers"):
             self.replica.load_optimizer_states(state["optimizers"])
         for each, known in zip(self._all_schedulers, state.get("schedulers") or [], strict=False):
-            each.load_state_dict(known)
+            each.load_state_dict(copy.deepcopy(known))
         load_operator(self.operator, state)
+        known = state.get("operator") or {}
+        self._iterations = known.get("iterations", 0)
+        if self.replica.scale is not None and "scale" in known:
+            self.replica.scale.load(known["scale"])
+        self.replica.holds = "held" in known
+        if self.replica.holds and self.rank == 0:  # a rank that is given its own share of them takes that instead
+            self.replica.load_held(known["held"])
 
-    @torch.no_grad()
+    @contextlib.contextmanager
+    def _agreed_buffers(self) -> Iterator[None]:
+        """In the middle of an epoch: let models have the buffers that ranks would agree on now, and each its own again.
+
+        All ranks call it together."""
+        self._forget_ghost()
+        if not self._has_own_buffers:
+            yield
+            return
+        own = [(buffer, buffer.clone()) for _, buffer in named_buffers(self.models)]
+        self.replica.average_buffers(self.models, self._rows)
+        try:
+            yield
+        finally:
+            _put_back(own)
+
     def _forget_ghost(self) -> None:
         """Rows that count for nothing leave no trace in running statistics either."""
-        for buffer, before in self._before_ghost:
-            buffer.copy_(before)
+        _put_back(self._before_ghost)
         self._before_ghost = []
 
     def _hear(self, loss: Tensor, denominator: float | None) -> None:
@@ -182,7 +300,9 @@ class TorchLearner(Learner):
         elif criterion is not None and criterion.is_sum:
             self.replica.weight = 1.0
         else:
-            self.replica.weight = (share.rows if denominator is None else denominator) / share.total
+            # Of one batch the weights are parts of a whole, which need not be divided by their sum any more.
+            whole = share.total if self.recipe.numerics.accumulate == 1 else 1
+            self.replica.weight = (share.rows if denominator is None else denominator) / whole
 
     def _measured(self, shares: Iterable[Share]) -> Iterator[Any]:
         for share in shares:
@@ -193,46 +313,10 @@ class TorchLearner(Learner):
                 yield self._tensors(share.batch)
 
     def _tensors(self, batch: Any) -> Any:
-        return to_tensors(batch, self._float)
+        return to_device(to_tensors(batch, self._float), self.device)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._float)
-
-
-class TorchPredictor:
-    """The model for prediction, as it travels to the workers; loaded once in each process."""
-
-    def __init__(self, key: str, recipe: TorchRecipe, state: dict[str, Any]):
-        self.key = key
-        self._recipe = recipe
-        self._state = state
-
-    def load(self) -> Callable[[tuple[Any, ...]], Any]:
-        """A function from a tuple of features to an array, or a list of them for several outputs."""
-        recipe = self._recipe
-        with torch.random.fork_rng(devices=[]):
-            models = recipe.build_models()
-        for model, weights in zip(models, self._state.get("models", []), strict=False):
-            model.load_state_dict(weights)
-        # An operator of the user's own may look for its optimizers when it is made.
-        optimizers = [] if recipe.optimizer is None else recipe.build_optimizers(models)
-        operator = recipe.build_operator(models, optimizers, recipe.build_schedulers(optimizers), rank=0)
-        load_operator(operator, self._state)
-        dtype = float_type(models)
-
-        def predict(features: tuple[Any, ...]) -> Any:
-            (output,) = operator.predict([tuple(to_tensors(each, dtype) for each in features)])
-            return to_arrays(output)
-
-        return predict
-
-
-def load_operator(operator: TrainingOperator, state: dict[str, Any]) -> None:
-    """Give an operator what it said of itself; one that said nothing is not asked to take it."""
-    known = state.get("operator") or {}
-    operator.global_step = known.get("global_step", 0)
-    if known.get("own"):
-        operator.load_state_dict(known["own"])
+        return torch.from_numpy(array).to(self.device, self._float)
 
 
 def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what: str = "data") -> None:
@@ -243,7 +327,7 @@ def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what
     if recipe.operator_cls is not TrainingOperator or len(models) != 1:
         return
     (model,) = models
-    features, target = unpack(to_tensors(batch, float_type(models)))
+    features, target = unpack(to_device(to_tensors(batch, float_type(models)), device_of(models)))
     with torch.random.fork_rng(devices=[]), torch.no_grad(), _evaluating(model):
         try:
             output = model(*features)
@@ -272,49 +356,7 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def float_type(models: Iterable[torch.nn.Module]) -> torch.dtype:
-    """The type that floating features and labels are given: the model's own."""
-    for model in models:
-        for parameter in model.parameters():
-            if parameter.is_floating_point():
-                return parameter.dtype
-    return torch.get_default_dtype()
-
-
-def to_tensors(value: Any, floats: torch.dtype) -> Any:
-    """Arrays as tensors, however they are nested: doubles become the model's type, integers stay what they are.
-
-    What a user's own loader made of its rows (tensors, text) is left as it is.
-    """
-    if isinstance(value, np.ndarray):
-        tensor = _view(value)
-        return tensor.to(floats) if tensor.is_floating_point() and tensor.dtype != floats else tensor
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(to_tensors(each, floats) for each in value))
-    if isinstance(value, list | tuple):
-        return type(value)(to_tensors(each, floats) for each in value)
-    if isinstance(value, dict):
-        return {key: to_tensors(each, floats) for key, each in value.items()}
-    return value
-
-
-def _view(array: np.ndarray) -> Tensor:
-    """A tensor on the array's memory; a model that writes into its input gets what it asked for."""
-    if array.flags.writeable:
-        return torch.from_numpy(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
-
-
-def to_arrays(output: Any) -> Any:
-    """A model's output as an array, or a list of arrays for several outputs."""
-    if isinstance(output, dict):
-        output = list(output.values())
-    if isinstance(output, list | tuple):
-        return [to_arrays(each) for each in output]
-    return output.detach().cpu().numpy() if isinstance(output, Tensor) else np.asarray(output)
-
-
-def on_cpu(value: Any) -> Any:
-    return value.detach().cpu().clone() if isinstance(value, Tensor) else value
+@torch.no_grad()
+def _put_back(values: Iterable[tuple[Tensor, Tensor]]) -> None:
+    for tensor, before in values:
+        tensor.copy_(before)

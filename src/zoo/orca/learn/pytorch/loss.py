@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ class Criterion:
             of rows not ignored, or of row weights; None for a plain mean.
         tell: called with (loss, denominator) after each call, if set.
         is_sum: whether the loss is a sum over rows, not a mean.
+        context: makes what the loss is computed in (autocast).
     """
 
     def __init__(self, loss: Callable[..., Tensor]):
@@ -32,13 +35,15 @@ class Criterion:
         self.denominator: float | None = None
         self.tell: Callable[[Tensor, float | None], None] | None = None
         self.is_sum = getattr(loss, "reduction", "mean") == "sum"
+        self.context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
 
     def __call__(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
         """The loss; operators of the user's own may have losses of more than two arguments."""
         target, weights = _as_torch_wants(target), self.row_weights
         loss_of = self._plain if weights is None else functools.partial(self._weighted, weights)
         try:
-            loss = loss_of(output, target, *more, **named)
+            with self.context():
+                loss = loss_of(output, target, *more, **named)
         except InvalidArgumentError:
             raise
         except (RuntimeError, IndexError, ValueError) as error:

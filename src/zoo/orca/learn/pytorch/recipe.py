@@ -14,6 +14,7 @@ from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.optimizers import SGD, Optimizer
 from zoo.orca.learn.pytorch.loss import Criterion
+from zoo.orca.learn.pytorch.numerics import Numerics
 from zoo.orca.learn.pytorch.training_operator import TrainingOperator
 
 
@@ -36,6 +37,7 @@ class TorchRecipe:
     scheduler_step_freq: str | None = "batch"
     use_tqdm: bool = False
     seed: int = 0
+    numerics: Numerics = field(default_factory=Numerics)
 
     def check(self) -> None:
         """Raise a typed error for what cannot work, on the driver, before anything is started."""
@@ -137,6 +139,7 @@ class TorchRecipe:
             world_rank=rank,
             criterion=self.build_criterion(),
             schedulers=schedulers,
+            use_fp16=self.numerics.scales_loss,
             use_tqdm=self.use_tqdm,
         )
 

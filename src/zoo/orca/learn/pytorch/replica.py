@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, ShardedUpdate, can_be_sharded
+from zoo.orca.errors import NotFiniteLossError
+from zoo.orca.learn.pytorch.numerics import LossScale
+from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, ShardedUpdate, can_be_sharded, params_of
 from zoo.orca.learn.sync.base import Group
 
 logger = logging.getLogger("zoo.orca")
@@ -33,6 +36,12 @@ class Replica:
         global_loss: the combined loss of the last step, if every rank set `loss`.
         clip: None, ("norm", most) over all gradients of an optimizer, or ("value", low, high) for each element;
             on combined gradients.
+        scale: by what `backward` multiplies losses; then a step whose gradients are no numbers is skipped on all ranks.
+        stop_on_nan: whether a combined loss that is no number is an error, before anything is changed.
+        place: the step, the epoch and the batch in hand, counted from 1, for that error.
+        holds: whether steps keep their gradients for a later one.
+        stepped, withheld: whether a step was made for the batch in hand, and whether one was held or skipped.
+        overflowed: whether one was skipped.
     """
 
     def __init__(
@@ -41,15 +50,88 @@ class Replica:
         optimizers: Sequence[torch.optim.Optimizer],
         sharded: bool = False,
         clip: tuple[Any, ...] | None = None,
+        scale: LossScale | None = None,
+        stop_on_nan: bool = False,
     ):
         self.group = group
         self.clip = clip
+        self.scale = scale
+        self.stop_on_nan = stop_on_nan
+        self.place = (0, 0, 0)
+        self.holds = self.stepped = self.withheld = self.overflowed = False
         self.weight = 1.0 / group.world_size
         self.is_mean = True
         self.loss: Any = None
         self.global_loss: float | None = None
         self._updates = [self._update(optimizer, sharded and group.world_size > 1) for optimizer in optimizers]
         self._warn_of_whole_updates(sharded)
+
+    def begin(self, holds: bool) -> None:
+        """A new batch is in hand; steps for it are made, or held for a later one."""
+        self.holds = holds
+        self.loss = None
+        self.stepped = self.withheld = self.overflowed = False
+
+    def finish(self) -> None:
+        """The batch in hand is done: follow what gradients bear."""
+        if self.scale is not None and self.overflowed:
+            self.scale.shrink()
+            if self.scale.value == self.scale.suspicious and self.group.rank == 0:
+                logger.warning(
+                    "many gradients in a row were not finite, so that their steps were skipped; a smaller loss did not "
+                    'help. Is the loss NaN? Pass stop_on_nan=True to see where, or use precision="bf16".'
+                )
+        elif self.scale is not None and self.stepped:
+            self.scale.keep()
+
+    @property
+    def was_withheld(self) -> bool:
+        """Whether optimizers were asked to step for the batch in hand, and none did."""
+        return self.withheld and not self.stepped
+
+    def backward(self, loss: torch.Tensor, **options: Any) -> None:
+        """The backward pass, of a larger loss where there is a scale; gradients are true to size afterwards."""
+        if self.loss is None:
+            self.loss = loss.detach()
+        if self.scale is None:
+            loss.backward(**options)
+            return
+        params = {id(param): param for update in self._updates for param in params_of(update.optimizer)}.values()
+        before = [(param, param.grad) for param in params if param.grad is not None]
+        for param, _ in before:
+            param.grad = None
+        (loss * self.scale.value).backward(**options)
+        gradients = [param.grad for param in params if param.grad is not None]
+        torch._foreach_mul_([each for each in gradients if each.layout is torch.strided], 1 / self.scale.value)
+        for gradient in gradients:
+            if gradient.layout is not torch.strided:
+                gradient.mul_(1 / self.scale.value)
+        for param, gradient in before:
+            param.grad = gradient if param.grad is None else param.grad + gradient
+
+    def hear_loss(self, loss: float | None) -> None:
+        """The loss of this step over all ranks is known."""
+        self.global_loss = loss
+        if self.stop_on_nan and loss is not None and not math.isfinite(loss):
+            raise NotFiniteLossError(loss, *self.place)
+
+    def held(self) -> list[dict[str, Any]]:
+        """The gradients that this rank holds for a later step, by optimizer."""
+        return [update.held.state() for update in self._updates]
+
+    def held_over_ranks(self) -> list[dict[str, Any]]:
+        """The gradients that all ranks hold, as if one held them. All ranks call it together."""
+        return [update.held_over_ranks() for update in self._updates]
+
+    def load_held(self, states: Sequence[dict[str, Any]]) -> None:
+        for update, state in zip(self._updates, states, strict=True):
+            update.held.load(state, params_of(update.optimizer))
+
+    def drop_held(self) -> None:
+        """Forget gradients whose step will not come."""
+        self.holds = False
+        for update in self._updates:
+            update.held.clear()
 
     def close(self) -> None:
         """Let go of the group's memory. The optimizers make no more steps."""

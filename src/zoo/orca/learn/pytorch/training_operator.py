@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.pytorch.loss import words
+from zoo.orca.learn.pytorch.tensors import device_of, in_full
 from zoo.orca.learn.pytorch.utils import AverageMeterCollection, TimerCollection
+
+if TYPE_CHECKING:
+    from zoo.orca.learn.pytorch.replica import Replica
 
 SCHEDULER_STEP = "scheduler_step"
 
@@ -19,14 +23,15 @@ class TrainingOperator:
     """What a worker does with its batches. Subclass it and give the class to `Estimator.from_torch`.
 
     `optimizer.step()` acts on the gradients of all workers together, weighted by their rows, wherever it is called.
+    Models and `criterion` compute in the estimator's `precision`, on `self.device`, where batches are already.
 
     Example:
-        class Clipped(TrainingOperator):
+        class Mine(TrainingOperator):
             def train_batch(self, batch, batch_info):
                 features, target = batch
                 self.optimizer.zero_grad()
                 loss = self.criterion(self.model(features), target)
-                loss.backward()
+                self.backward(loss)
                 self.optimizer.step()
                 return {"train_loss": loss.item(), "num_samples": len(target)}
     """
@@ -52,6 +57,11 @@ class TrainingOperator:
         self._use_tqdm = use_tqdm
         self.global_step = 0
         self.timers = TimerCollection()
+        self.device = device_of(self._models)
+        # Set by the learner: how steps are made, and what of this epoch was done before a restart.
+        self._replica: Replica | None = None
+        self._meters = AverageMeterCollection()
+        self._first_batch = 0
         if type(self) is TrainingOperator:
             self._check_single()
         self.setup(config)
@@ -68,10 +78,16 @@ class TrainingOperator:
         """Called once, at the end of construction: make what your hooks need."""
 
     def train_epoch(self, iterator: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
-        """One epoch over this worker's batches; gives the means of what `train_batch` returned."""
-        meters = AverageMeterCollection()
+        """One epoch over this worker's batches; gives the means of what `train_batch` returned.
+
+        After a restart in the middle of an epoch the iterator has the rest of it; the means are still over all of it.
+        """
+        first, self._first_batch = self._first_batch, 0
+        if not first:
+            self._meters = AverageMeterCollection()
+        meters = self._meters
         self.set_training(True)
-        for batch_idx, batch in enumerate(iterator):
+        for batch_idx, batch in enumerate(iterator, first):
             batch_info = {"batch_idx": batch_idx, "global_step": self.global_step} | info
             with self.timers.record("train_batch"):
                 metrics = dict(need_dict(self.train_batch(batch, batch_info), "train_batch"))
@@ -88,7 +104,7 @@ class TrainingOperator:
         def closure() -> Tensor:
             self.optimizer.zero_grad()
             loss = self.forward_batch(batch, batch_info)[2]
-            loss.backward()
+            self.backward(loss)
             return loss
 
         if isinstance(self.optimizer, torch.optim.LBFGS):
@@ -97,6 +113,16 @@ class TrainingOperator:
             loss = closure()
             self.optimizer.step()
         return {"train_loss": loss.item(), "num_samples": count_rows(batch)}
+
+    def backward(self, loss: Tensor, **options: Any) -> None:
+        """`loss.backward(**options)`, by way of a larger loss where precision="fp16" needs it.
+
+        Gradients have their true size afterwards. Plain `loss.backward()` is right, too; in fp16 it loses the smallest.
+        """
+        if self._replica is None:
+            loss.backward(**options)
+        else:
+            self._replica.backward(loss, **options)
 
     def forward_batch(self, batch: Any, batch_info: dict[str, Any]) -> tuple[Any, Any, Tensor]:
         """(output, target, loss) of a batch `(*features, target)`."""
@@ -154,7 +180,8 @@ class TrainingOperator:
             raise
 
     def _step_schedulers(self, now: str, info: dict[str, Any]) -> None:
-        if info.get(SCHEDULER_STEP) != now:
+        waits = now == "batch" and self._replica is not None and self._replica.was_withheld
+        if info.get(SCHEDULER_STEP) != now or waits:
             return
         for scheduler in self.schedulers:
             if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
@@ -177,7 +204,7 @@ class TrainingOperator:
             features, target = unpack(batch)
             output, figures = self.call_model(features), {}
         for metric in metrics.values():
-            metric(output, target)
+            metric(in_full(output), target)
         return figures | {"num_samples": count_rows(batch)}
 
     @property

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import optim
 
-from zoo.orca.errors import PreconditionError
+from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.learn.pytorch.buckets import Bucket, Piece, Shard, in_memory_order, is_dense
+from zoo.orca.learn.pytorch.held import Held
 
 if TYPE_CHECKING:
     from zoo.orca.learn.pytorch.replica import Replica
@@ -48,9 +49,14 @@ ROUNDING = 1e-6
 
 def can_be_sharded(optimizer: optim.Optimizer) -> bool:
     """Whether each rank may update a slice on its own. A class of one's own says so with `elementwise = True`."""
-    if type(optimizer) not in ELEMENTWISE and not getattr(type(optimizer), "elementwise", False):
-        return False
-    return all(is_dense(param) and not param.is_complex() for param in params_of(optimizer))
+    return is_elementwise(optimizer) and all(
+        is_dense(param) and not param.is_complex() for param in params_of(optimizer)
+    )
+
+
+def is_elementwise(optimizer: optim.Optimizer) -> bool:
+    """Whether the optimizer treats every element alike and alone, and evaluates a closure once, at its start."""
+    return type(optimizer) in ELEMENTWISE or getattr(type(optimizer), "elementwise", False)
 
 
 def params_of(optimizer: optim.Optimizer) -> list[torch.Tensor]:
@@ -66,6 +72,7 @@ class ReplicatedUpdate:
         self.replica = weakref.proxy(replica)
         self.group: Group = replica.group
         self.optimizer = optimizer
+        self.held = Held()
         self._own_step: Callable[..., Any] = optimizer.step
         self._lay_out()
         self._take_over()
@@ -85,20 +92,55 @@ class ReplicatedUpdate:
 
     def close(self) -> None:
         """Give up the gradients, which are views of the group's memory."""
+        self.held.clear()
         for param in self._params:
             param.grad = None
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         self._check_layout()
-        if closure is None:
-            self._combine(self.replica.loss)
-            return self._own_step()
+        if closure is not None and not is_elementwise(self.optimizer):
+            return self._step_with(closure)
+        loss = self.replica.loss
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        combined = self._hold(loss) if self.replica.holds else self._step_on(loss)
+        return None if closure is None else combined
+
+    def _hold(self, loss: Any) -> Any:
+        """Keep the gradients for a later step."""
+        self.held.add(self._params, float(self.replica.weight), loss)
+        self.replica.withheld = True
+        return loss
+
+    def _step_on(self, loss: Any) -> Any:
+        """Make the step on the gradients of all ranks, if they are numbers; gives the loss over all ranks."""
+        if self._combine(loss):
+            self._apply()
+            self.replica.stepped = True
+        else:
+            self.replica.overflowed = self.replica.withheld = True
+        return _like(loss, self.replica.global_loss)
+
+    def _step_with(self, closure: Callable[[], Any]) -> Any:
+        """Optimizers such as LBFGS ask for the loss and its gradients as often as they like."""
+        if self.replica.holds or self.replica.scale is not None:
+            raise InvalidArgumentError(
+                f"{type(self.optimizer).__name__} evaluates the loss several times in a step, which goes neither with "
+                'accumulate nor with precision="fp16". Leave them out, or use another optimizer, such as Adam.'
+            )
 
         def over_all_ranks() -> Any:
             loss = closure()
-            return self._combine(loss)
+            self._combine(loss)
+            return _like(loss, self.replica.global_loss)
 
+        self.replica.stepped = True
         return self._own_step(over_all_ranks)
+
+    def _apply(self) -> None:
+        """Make the step, with the gradients that are combined now."""
+        self._own_step()
 
     def state(self) -> dict[str, Any]:
         """The optimizer's state_dict, in memory of its own."""
@@ -122,53 +164,103 @@ class ReplicatedUpdate:
             self._lay_out()
 
     @torch.no_grad()
-    def _combine(self, loss: Any) -> Any:
-        """Make the gradients the combined ones, and return the combined loss."""
+    def held_over_ranks(self) -> dict[str, Any]:
+        """The gradients that wait on all ranks, as if they waited on one. All ranks call it together."""
         if self.group.world_size == 1:
-            self._keep_own(loss)
-        else:
-            needed = self._send(loss)
-            for bucket in needed:
-                self.group.all_reduce(bucket.flat)
-            divisor, has_gradient = self._receive(loss)
-            flats = [bucket.flat[: bucket.length] for bucket in needed]
-            _scale(flats, divisor)
-            _clip(flats, self.replica.clip)
-            for bucket in needed:
-                bucket.hand_out(has_gradient)
-            if type(self.optimizer) is optim.SparseAdam:
-                self._make_sparse()
-        return _like(loss, self.replica.global_loss)
+            return self.held.state()
+        before = [(bucket, bucket.flat.clone()) for bucket in self._buckets if bucket.is_needed()]
+        total = Held()
+        needed = self._send(None, weight=0.0)
+        for bucket in needed:
+            self.group.all_reduce(bucket.flat)
+        *numbers, total.weight, total.loss, _ = self._buckets[0].tail.tolist()
+        for bucket in needed:
+            found = zip(bucket.indices, bucket.views, strict=True)
+            total.gradients |= {index: view.clone() for index, view in found if numbers[index] > 0}
+        for bucket, flat in before:
+            bucket.flat.copy_(flat)
+        return total.state()
 
-    def _keep_own(self, loss: Any) -> None:
+    @torch.no_grad()
+    def _combine(self, loss: Any) -> bool:
+        """Make the gradients the combined ones; False where they are no numbers and the step is to be skipped."""
+        if self.group.world_size == 1:
+            return self._keep_own(loss)
+        needed = self._send(loss, float(self.replica.weight))
+        for bucket in needed:
+            self.group.all_reduce(bucket.flat)
+        divisor, has_gradient, are_numbers = self._receive(loss)
+        if not are_numbers:
+            return False
+        flats = [bucket.flat[: bucket.length] for bucket in needed]
+        _scale(flats, divisor)
+        _clip(flats, self.replica.clip)
+        for bucket in needed:
+            bucket.hand_out(has_gradient)
+        if type(self.optimizer) is optim.SparseAdam:
+            self._make_sparse()
+        return True
+
+    def _keep_own(self, loss: Any) -> bool:
         """The undistributed case: what would be summed is what is there."""
-        counts = self.replica.weight > 0
-        self.replica.global_loss = float(loss) if counts and loss is not None else None
-        for param in self._params:
-            if not counts:
-                param.grad = None
-            elif self.replica.clip and param.grad is not None and param.grad.layout is not torch.strided:
-                param.grad = param.grad.to_dense()
-        _clip([param.grad for param in self._params if param.grad is not None], self.replica.clip)
+        weight, held = float(self.replica.weight), self.held
+        if held.weight > 0:
+            self._add_held(weight, loss)
+        else:
+            self.replica.hear_loss(float(loss) if weight > 0 and loss is not None else None)
+            for param in self._params:
+                if weight <= 0:
+                    param.grad = None
+                elif self.replica.clip and param.grad is not None and param.grad.layout is not torch.strided:
+                    param.grad = param.grad.to_dense()
+        gradients = [param.grad for param in self._params if param.grad is not None]
+        if self.replica.scale is not None and not _are_finite(gradients):
+            return False
+        _clip(gradients, self.replica.clip)
+        return True
 
-    def _send(self, loss: Any) -> list[Bucket]:
+    def _add_held(self, weight: float, loss: Any) -> None:
+        """Make the gradients those of all batches of the step."""
+        self.held.add(self._params, weight, loss)
+        held = self.held
+        divisor = held.weight if self.replica.is_mean else 1.0
+        for index, param in enumerate(self._params):
+            gradient = held.gradients.get(index)
+            param.grad = None if gradient is None else gradient.div_(divisor).to(param.dtype)
+        if type(self.optimizer) is optim.SparseAdam:
+            self._make_sparse()
+        self.replica.hear_loss(None if loss is None else held.loss / divisor)
+        held.clear()
+
+    def _send(self, loss: Any, weight: float) -> list[Bucket]:
         """Fill the buckets that take part in this step; the first one always does, for it carries the small numbers."""
-        weight = float(self.replica.weight)
+        held = self.held
         first, *rest = self._buckets
         needed = [first, *(bucket for bucket in rest if bucket.is_needed())]
         for bucket in needed:
-            bucket.fill(weight)
-        numbers = [float(weight > 0 and param.grad is not None) for param in self._params]
+            bucket.fill(weight, held.gradients)
+        numbers = [
+            float((weight > 0 and param.grad is not None) or index in held.gradients)
+            for index, param in enumerate(self._params)
+        ]
         weighted_loss = weight * float(loss) if weight > 0 and loss is not None else 0.0
-        first.tail.copy_(torch.tensor([*numbers, weight, weighted_loss], dtype=first.flat.dtype))
+        # Every rank hears whether another one's gradients are no numbers, though it may see only a slice of the sum.
+        flats = [bucket.flat[: bucket.length] for bucket in needed]
+        is_broken = self.replica.scale is not None and not _are_finite(flats)
+        if is_broken:
+            for flat in flats:
+                flat.zero_()
+        sums = [weight + held.weight, weighted_loss + held.loss, float(is_broken)]
+        first.tail.copy_(torch.tensor([*numbers, *sums], dtype=first.flat.dtype))
         return needed
 
-    def _receive(self, loss: Any) -> tuple[float, list[bool]]:
-        """What sums are to be divided by, and which parameters have a gradient on some rank; also the combined loss."""
-        *numbers, total, weighted_loss = self._buckets[0].tail.tolist()
+    def _receive(self, loss: Any) -> tuple[float, list[bool], bool]:
+        """What sums are to be divided by, which parameters have a gradient, and whether all of them are numbers."""
+        self.held.clear()
+        *numbers, total, weighted_loss, broken = self._buckets[0].tail.tolist()
         divisor = total if self.replica.is_mean else 1.0
-        self.replica.global_loss = weighted_loss / divisor if total > 0 and loss is not None else None
-        return divisor, [number > 0 for number in numbers]
+        self.replica.hear_loss(weighted_loss / divisor if total > 0 and loss is not None else None)
+        return divisor, [number > 0 for number in numbers], broken == 0
 
     def _make_sparse(self) -> None:
         for param in self._params:
@@ -179,19 +271,12 @@ class ReplicatedUpdate:
 class ShardedUpdate(ReplicatedUpdate):
     """Each rank updates its slice, by a twin of the optimizer over pieces of the parameters."""
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        self._check_layout()
-        loss = self.replica.loss
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        combined = self._combine(loss)
+    def _apply(self) -> None:
         self._step_pieces()
         for shard in self._shards:
             if shard.takes_part:
                 shard.share()
         self.optimizer._opt_called = True  # what torch's schedulers look at
-        return None if closure is None else combined
 
     def state(self) -> dict[str, Any]:
         """The whole state, from all ranks' slices."""
@@ -199,7 +284,7 @@ class ShardedUpdate(ReplicatedUpdate):
             (piece.index, self._twin.state[piece.values]) for piece in self._pieces if piece.values in self._twin.state
         ]
         found: dict[int, list[dict[str, Any]]] = collections.defaultdict(list)
-        for part in exchange(self.group, mine):
+        for part in exchange(self.group, _on_cpu(mine)):
             for index, values in part:
                 found[index].append(values)
         state = {index: _merge(self._params[index], found[index]) for index in sorted(found)}
@@ -255,19 +340,21 @@ class ShardedUpdate(ReplicatedUpdate):
             self.load({**before, "state": {**added, **before["state"]}})
 
     @torch.no_grad()
-    def _combine(self, loss: Any) -> Any:
-        """Make the gradients of my pieces the combined ones, and return the combined loss."""
-        needed = self._send(loss)
+    def _combine(self, loss: Any) -> bool:
+        """Make the gradients of my pieces the combined ones."""
+        needed = self._send(loss, float(self.replica.weight))
         for bucket in needed:
             self.group.reduce_scatter(bucket.flat, len(bucket.tail))
-        divisor, has_gradient = self._receive(loss)
+        divisor, has_gradient, are_numbers = self._receive(loss)
+        if not are_numbers:
+            return False
         flats = [bucket.flat[self.group.slice(bucket.length)] for bucket in needed]
         _scale(flats, divisor)
         _clip(flats, self.replica.clip, self._norm_over_ranks)
         for shard in self._shards:
             shard.takes_part = shard.bucket in needed
             shard.hand_out(has_gradient)
-        return _like(loss, self.replica.global_loss)
+        return True
 
     def _norm_over_ranks(self, norm: float) -> float:
         squares = np.array([norm * norm])
@@ -308,9 +395,9 @@ def _make_buckets(group: Group, params: list[torch.Tensor]) -> list[Bucket]:
     if all(is_frozen for is_frozen, _ in kinds):
         kinds[False, torch.float32] = []
     ordered = sorted(kinds.items(), key=lambda item: item[0][0])
-    # For each parameter whether it has a gradient, then the weight and the weighted loss.
+    # For each parameter whether it has a gradient, then the weight, the weighted loss, and how many are no numbers.
     return [
-        Bucket(group, dtype, members, len(params) + 2 if number == 0 else 0)
+        Bucket(group, dtype, members, len(params) + 3 if number == 0 else 0)
         for number, ((_, dtype), members) in enumerate(ordered)
     ]
 
@@ -319,6 +406,12 @@ def _scale(flats: list[torch.Tensor], divisor: float) -> None:
     if divisor > 0 and abs(divisor - 1) > ROUNDING:
         for flat in flats:
             flat.mul_(1 / divisor)
+
+
+def _are_finite(tensors: list[torch.Tensor]) -> bool:
+    dense = (each if each.layout is torch.strided else each.coalesce().values() for each in tensors)
+    answers = [torch.isfinite(each).all() for each in dense]
+    return not answers or bool(torch.stack(answers).all())  # one question, for a GPU would be waited for at each
 
 
 def _clip(
@@ -331,7 +424,8 @@ def _clip(
         for tensor in tensors:
             tensor.clamp_(*clip[1:])
         return
-    norm = math.sqrt(sum(float(torch.linalg.vector_norm(tensor)) ** 2 for tensor in tensors))
+    norms = [torch.linalg.vector_norm(tensor).double() for tensor in tensors]
+    norm = float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
     factor = clip[1] / ((over_ranks(norm) if over_ranks else norm) + 1e-6)
     if not factor >= 1:  # a norm that is not a number must be seen in the weights, as it would be without us
         for tensor in tensors:

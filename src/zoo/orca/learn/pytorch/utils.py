@@ -47,6 +47,15 @@ class AverageMeter:
         if self.count:
             self.avg = self.sum / self.count
 
+    def state(self) -> dict[str, Any]:
+        """All of it, as far as it is plain data; what is no number comes with the next value."""
+        is_number = isinstance(self.val, int | float) and isinstance(self.avg, int | float)
+        values = {"val": self.val, "avg": self.avg} if is_number else {}
+        return {"sum": self.sum, "count": self.count} | values
+
+    def load(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
 
 class AverageMeterCollection:
     """An average for each number that batches report."""
@@ -62,6 +71,18 @@ class AverageMeterCollection:
         self.n += n
         for name, value in metrics.items():
             self._meters[name].update(value, n=n)
+
+    def state(self) -> dict[str, Any]:
+        """All that was counted, as plain data."""
+        meters = {name: meter.state() for name, meter in self._meters.items()}
+        return {"batches": self._batches, "n": self.n, "meters": meters}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on counting from what `state` gave."""
+        self._batches, self.n = state["batches"], state["n"]
+        self._meters.clear()
+        for name, known in state["meters"].items():
+            self._meters[name].load(known)
 
     def averages(self) -> dict[str, Any]:
         """Each number's average."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,8 +63,9 @@ class HorovodSync(Sync):
     @contextmanager
     def join(self, worker: Worker) -> Iterator[Group]:
         hvd = require("horovod.torch", WHAT_FOR)
-        with _rendezvous(worker) as port, environment(_variables(worker, port)):
-            hvd.init()
+        with _rendezvous(worker) as server, environment(_variables(worker, server)):
+            with worker.waiting():
+                hvd.init()
             try:
                 yield HorovodGroup(worker.rank, worker.world_size, hvd)
                 worker.barrier()  # the first to shut down ends the operations of all
@@ -71,22 +74,45 @@ class HorovodSync(Sync):
 
 
 @contextmanager
-def _rendezvous(worker: Worker) -> Iterator[int]:
-    """The port of Horovod's rendezvous server, which rank 0 runs on the address that its peers reach it at."""
+def _rendezvous(worker: Worker) -> Iterator[str]:
+    """Where Horovod's ranks find each other: a server of rank 0, on the address that its peers reach it at.
+
+    Gives what Horovod takes for its host: the address, and a path that begins with a token."""
     if worker.rank != 0:
         yield worker.all_gather(None)[0]
         return
-    # Not Horovod's RendezvousServer, which would listen on every address of this host.
+    # Not Horovod's RendezvousServer, which would listen on every address of this host and ask for no token.
     http = require("horovod.runner.http.http_server", WHAT_FOR)
-    with http.RendezvousHTTPServer((worker.rendezvous[0], 0), http.RendezvousHandler, 0) as server:
+    token = secrets.token_hex(32)
+    handler = _handler(http.RendezvousHandler, token, frozenset(worker.peers))
+    with http.RendezvousHTTPServer((worker.rendezvous[0], 0), handler, 0) as server:
         server.init([_slot(worker.peers, rank) for rank in range(worker.world_size)])
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="orca-horovod", daemon=True)
         thread.start()
         try:
-            yield worker.all_gather(server.server_port)[0]
+            yield worker.all_gather(f"{worker.rendezvous[0]}:{server.server_port}/{token}/")[0]
         finally:
             server.shutdown()
             thread.join()
+
+
+def _handler(base: type, token: str, peers: frozenset[str]) -> type:
+    """Horovod's handler of requests, for ranks that know the token. It is the beginning of every path they ask for."""
+
+    class Handler(base):
+        path: str
+
+        def parse_request(self) -> bool:
+            if not super().parse_request():
+                return False
+            _, given, _, path = f"{self.path}///".split("/", 3)
+            if self.client_address[0] not in peers or not hmac.compare_digest(given.encode(), token.encode()):
+                self.close_connection = True  # not a word to strangers
+                return False
+            self.path = "/" + path.removesuffix("///")
+            return True
+
+    return Handler
 
 
 def _slot(peers: tuple[str, ...], rank: int) -> Any:
@@ -106,14 +132,15 @@ def _slot(peers: tuple[str, ...], rank: int) -> Any:
     )
 
 
-def _variables(worker: Worker, port: int) -> dict[str, str]:
+def _variables(worker: Worker, rendezvous: str) -> dict[str, str]:
     slot = _slot(worker.peers, worker.rank)
     names = ("hostname", "rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
     interface = interface_of(worker.peers[worker.rank])
     return {
         **{f"HOROVOD_{name.upper()}": str(getattr(slot, name)) for name in names},
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": worker.rendezvous[0],
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        # Horovod puts ":" and the port behind the address, and a path behind that: so both become part of the path.
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "0",
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         **({"HOROVOD_GLOO_IFACE": interface} if interface else {}),

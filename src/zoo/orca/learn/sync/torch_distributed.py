@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -14,6 +13,7 @@ import torch.distributed as dist
 
 from zoo.orca.learn.sync.base import Group, Sync
 from zoo.orca.learn.sync.network import environment, interface_of, others_first
+from zoo.orca.learn.sync.sealed import TRIES, doors, lock, stranger_error, strangers
 from zoo.orca.learn.sync.shared_memory import shared_memory
 from zoo.orca.learn.sync.solo import SoloGroup
 
@@ -82,16 +82,10 @@ class TorchDistributedSync(Sync):
 @contextmanager
 def process_group(worker: Worker, device: str = "cpu") -> Iterator[None]:
     """torch.distributed's default process group, over all ranks of the gang."""
-    interface = interface_of(worker.peers[worker.rank])
-    with environment({"GLOO_SOCKET_IFNAME": interface} if interface else {}):
-        store = _store(worker)
-        dist.init_process_group(
-            "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl",
-            store=store,
-            rank=worker.rank,
-            world_size=worker.world_size,
-            timeout=COLLECTIVE_TIMEOUT,
-        )
+    store = GangStore(worker)  # held here: torch would keep only the part of it that is not Python
+    with environment(_variables(worker.peers[worker.rank], device)):
+        with worker.waiting():
+            _connect(worker, device, store)
         try:
             yield
             worker.barrier()  # a rank that leaves takes its connections along
@@ -100,19 +94,94 @@ def process_group(worker: Worker, device: str = "cpu") -> Iterator[None]:
                 dist.destroy_process_group()
 
 
-def _store(worker: Worker) -> dist.TCPStore:
-    """Where the ranks find each other: on rank 0's address alone, at a port that is held from the start."""
-    host = worker.rendezvous[0]
-    port, listener = None, None
-    if worker.rank == 0:
-        listener = socket.create_server((host, 0), backlog=max(128, worker.world_size))
-        port = listener.getsockname()[1]
-    port = worker.all_gather(port)[0]
-    if listener is None:
-        return dist.TCPStore(host, port, timeout=JOIN_TIMEOUT)
-    return dist.TCPStore(
-        host, port, is_master=True, wait_for_workers=False, timeout=JOIN_TIMEOUT, master_listen_fd=listener.detach()
+def _connect(worker: Worker, device: str, store: GangStore) -> None:
+    """Bring the ranks together, and see that nobody else is among them."""
+    number = worker.ask("add", f"torch/{worker.rank}", 1)  # a gang may join several times
+    found = []
+    for turn in range(TRIES):
+        before = doors()
+        dist.init_process_group(
+            "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl",
+            store=dist.PrefixStore(f"torch/{number}/{turn}", store),
+            rank=worker.rank,
+            world_size=worker.world_size,
+            timeout=COLLECTIVE_TIMEOUT,
+        )
+        opened = doors() - before
+        lock(opened)
+        found = strangers(worker, opened)
+        if not found:
+            return
+        dist.destroy_process_group()
+    raise stranger_error(found)
+
+
+def _variables(address: str, device: str) -> dict[str, str]:
+    """Where the libraries' own connections should be made, unless the user said so."""
+    interface = interface_of(address)
+    variables = {"GLOO_SOCKET_IFNAME": interface or ""} | (
+        {} if device == "cpu" else {"NCCL_SOCKET_IFNAME": f"={interface}"}
     )
+    return variables if interface else {}
+
+
+class GangStore(dist.Store):
+    """The store in which torch's ranks find each other: the gang's own board, so that nothing has to listen for it."""
+
+    def __init__(self, worker: Worker):
+        super().__init__()
+        self._worker = worker
+        self.set_timeout(JOIN_TIMEOUT)
+
+    def set(self, key: str, value: bytes) -> None:
+        self._worker.ask("put", key, value)
+
+    def get(self, key: str) -> bytes:
+        return self._get([key], self.timeout)[0]
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return self._get(keys, self.timeout)
+
+    def multi_set(self, keys: list[str], values: list[bytes]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        self._get(keys, timeout or self.timeout)
+
+    def check(self, keys: list[str]) -> bool:
+        return self._worker.ask("check", keys)
+
+    def add(self, key: str, amount: int) -> int:
+        return self._worker.ask("add", key, amount)
+
+    def append(self, key: str, value: bytes) -> None:
+        self._worker.ask("append", key, value)
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        return self._worker.ask("swap", key, expected, desired)
+
+    def delete_key(self, key: str) -> bool:
+        return self._worker.ask("remove", key)
+
+    def num_keys(self) -> int:
+        return self._worker.ask("count")
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def clone(self) -> GangStore:
+        return self  # any thread may ask
+
+    # The names by which torch asks for these two.
+    deleteKey = delete_key  # noqa: N815
+    getNumKeys = num_keys  # noqa: N815
+
+    def _get(self, keys: list[str], timeout: timedelta) -> list[bytes]:
+        try:
+            return self._worker.ask("get", keys, timeout=timeout.total_seconds())
+        except TimeoutError as error:
+            raise dist.DistStoreError(str(error)) from error
 
 
 def _tensor(flat: Any) -> torch.Tensor:
