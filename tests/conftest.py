@@ -6,12 +6,15 @@ import os
 import shutil
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 ENGINES = ("local", "spark", "ray")
 WORKERS = 4
+BUCKET = "orca-tests"
 
 # Set before anything is started: every process of this run carries the mark, every temporary file lies in the folder.
 MARK = uuid.uuid4().hex
@@ -79,3 +82,25 @@ def in_folder(tmp_path, monkeypatch) -> Path:
     """A test that runs in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def s3_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An empty bucket on moto's S3 server on loopback, as "s3://<bucket>", and the environment for it."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    try:
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield f"s3://{BUCKET}"
+    finally:
+        # Buckets outlive the server: moto keeps them in this process, where the next server would find them.
+        urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
+        server.stop()

@@ -309,6 +309,25 @@ def test_logs_of_workers_reach_the_driver(engine, caplog):
     assert said == ["[rank 0] hello from 0", "[rank 1] hello from 1"]
 
 
+@pytest.mark.engines("local")
+def test_a_forked_process_leaves_the_line_alone(engine, caplog):
+    """It inherits the connection, and a lock that a thread of its parent may hold at that moment."""
+
+    def fork(worker):
+        line = worker._desk.line
+        with line._lock:
+            child = os.fork()
+            if child == 0:
+                logging.getLogger("mine").warning("from the child")
+                os._exit(0 if line._sock.fileno() == -1 else 9)
+            ended = os.waitpid(child, 0)[1]
+        logging.getLogger("mine").warning("from the parent")
+        return ended
+
+    assert run_gang(engine, fork, 1) == [0]
+    assert [record.getMessage() for record in caplog.records if record.name == "mine"] == ["[rank 0] from the parent"]
+
+
 def test_reports_reach_the_driver_in_order(engine):
     def steps(worker):
         for step in range(1, 4):

@@ -256,7 +256,9 @@ class TestResume:
         folder = str(tmp_path / "runs")
         paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
         script = textwrap.dedent(DRIVER).format(paths=paths, step=8, trigger=trigger, folder=folder)
-        ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+        # What a killed driver leaves in its temporary folder is not this test's to count.
+        own = os.environ | {"TMPDIR": str(tmp_path)}
+        ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=own)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         est, figures = fitted(engine, None, "loader", trigger=trigger, resume="auto", model_dir=folder)
         weights, expected = undisturbed(engine, "loader", trigger)

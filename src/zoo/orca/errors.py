@@ -143,7 +143,7 @@ class NotFiniteLossError(OrcaError, ArithmeticError):
         self.batch = batch
 
     def __reduce__(self):
-        return type(self), (self.loss, self.iteration, self.epoch, self.batch)
+        return type(self), (self.loss, self.iteration, self.epoch, self.batch), vars(self)
 
 
 class StrangerError(OrcaError, ConnectionError):

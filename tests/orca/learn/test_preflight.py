@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import random
@@ -124,13 +125,18 @@ def ray_data():
     return ray.data
 
 
+def held_by(est):
+    """What an estimator holds beside the model, as it is now."""
+    return {name: copy.copy(value) for name, value in vars(est).items() if name != "_recipe"}
+
+
 def test_all_is_well_and_nothing_is_changed(engine, tmp_path):
     """The first check of an engine, with everything that can be given."""
     est = classifier(model_dir=str(tmp_path), num_workers=2)
     net = est._recipe.model
     before = {name: value.clone() for name, value in net.state_dict().items()}
     generators = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate(), torch.get_num_threads()
-    held = {name: value for name, value in vars(est).items() if name != "_recipe"}
+    held = held_by(est)
     report = est.check(CLASSES, 8, validation_data=CLASSES, callbacks=[Callback()])
     assert report.ok, report
     assert not report.warnings, report
@@ -143,7 +149,7 @@ def test_all_is_well_and_nothing_is_changed(engine, tmp_path):
     assert torch.equal(torch.get_rng_state(), generators[0])
     assert (np.random.get_state()[1] == generators[1]).all()
     assert (random.getstate(), torch.get_num_threads()) == generators[2:]
-    assert {name: value for name, value in vars(est).items() if name != "_recipe"} == held
+    assert held_by(est) == held
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,7 +196,7 @@ def test_too_many_workers_and_all_else_is_still_told(engine):
         report.raise_first()
 
 
-@pytest.mark.engines("spark", "ray")
+@pytest.mark.engines("spark")
 def test_a_range_of_workers_takes_what_there_is(engine):
     report = classifier(num_workers=(1, 9)).check(CLASSES, 18)
     assert report.ok, report
@@ -384,7 +390,11 @@ WARNINGS = {
     "a loss that is no number": (lambda: (regression(), NAN), "model", "the batch holds NaN or inf: fill or drop them"),
     "an operator that needs a gang": (
         lambda: (regression(training_operator_cls=InAGang), REGRESSION),
-        "model", "On workers it may not: your TrainingOperator ran outside of a gang",
+        "model", "On workers it may not: your TrainingOperator was not in a gang",
+    ),
+    "a creator that needs its hook": (
+        lambda: (regression(model=broken, optimizer=None, initialization_hook=print), REGRESSION),
+        "model", "no batch was trained on: KeyError: 'no such setting' On workers it may do: initialization_hook",
     ),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ the token is dropped before anything it sent is interpreted; only then are pickl
 from __future__ import annotations
 
 import hmac
+import os
 import pickle
 import secrets
 import selectors
@@ -14,6 +15,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -278,6 +280,17 @@ class Channel:
                 self._drop(connection)
 
 
+_lines: weakref.WeakSet[Line] = weakref.WeakSet()
+
+
+def _forget_lines() -> None:
+    for line in list(_lines):
+        line.forget()
+
+
+os.register_at_fork(after_in_child=_forget_lines)
+
+
 class Line:
     """The worker's side: a blocking connection to the driver that any thread may send on."""
 
@@ -285,18 +298,29 @@ class Line:
         self._sock = socket.create_connection(seat.address, timeout=timeout)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._shake_hands(seat)
         self._sock.settimeout(None)
+        _lines.add(self)
 
     @property
     def host(self) -> str:
         """The address of this worker as seen on the way to the driver: peers reach it there."""
         return self._sock.getsockname()[0]
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process opened it, and not one that it was forked from."""
+        return self._pid == os.getpid()
+
     def send(self, message: Any) -> None:
         frame = _frame(message)
         with self._lock:
             self._sock.sendall(frame)
+
+    def forget(self) -> None:
+        """Let go of it in a forked process: while that held it, the driver would not see the worker end."""
+        self._sock.close()
 
     def receive(self) -> Any:
         """The next message; EOFError when the driver is gone."""

@@ -231,7 +231,11 @@ class _LineHandler(logging.Handler):
         self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        if not self._line.is_mine:  # a forked process, such as a DataLoader's
+            sys.stderr.write(f"{text}\n")
+            return
         try:
-            self._line.send(Log(record.levelno, record.name, self.format(record)))
+            self._line.send(Log(record.levelno, record.name, text))
         except OSError:
             self.handleError(record)

@@ -84,7 +84,7 @@ class TorchLearner(Learner):
         compute_in(numerics, self.models, self.operator.criterion, self.device, undo)
         if numerics.compile:
             for model in self.models:
-                compile_model(model)
+                undo.callback(compile_model(model))
         self._float = float_type(self.models)
         self._loss_sum: LossSum | None = None
         self._measured_rows = 0

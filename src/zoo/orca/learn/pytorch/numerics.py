@@ -189,15 +189,20 @@ def compute_in(
             undo.callback(take_back)
 
 
-def compile_model(model: torch.nn.Module) -> None:
-    """Compile in place, so that names in its state_dict stay; the work is done at the first batch."""
+def compile_model(model: torch.nn.Module) -> Callable[[], None]:
+    """Compile in place, so that names in its state_dict stay; gives a function that takes this back.
+
+    The work is done at the first batch."""
     if not (os.environ.get("CXX") or any(map(shutil.which, _COMPILERS))):
         raise MissingPackageError(
             "compile=True needs a C++ compiler on every worker, but none of "
             f"{', '.join(_COMPILERS)} is on this one's PATH. Type: apt-get install g++, set CXX, or leave out compile."
         )
+    # Torch compiles none of its own files, as which it takes the forward of a model such as nn.Sequential.
+    take_back = run_in(model, contextlib.nullcontext)
     # Compiler processes of torch's own would outlive the fit.
     model.compile(options={"compile_threads": 1})
+    return take_back
 
 
 @contextlib.contextmanager

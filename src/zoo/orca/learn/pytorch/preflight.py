@@ -84,13 +84,18 @@ class TorchRehearsal(Rehearsal):
         # Hooks are for the workers' processes; compiling takes longer than a check may; a GPU once used is kept.
         numerics = dataclasses.replace(recipe.numerics, compile=False, device="cpu")
         here = dataclasses.replace(recipe, initialization_hook=None, numerics=numerics)
-        with _untouched():
-            self._learner = TorchLearner(
-                dataclasses.replace(sent, recipe=cast(Any, _Loaded(here))),
-                cast("Worker", Alone()),
-                SoloGroup(),
-                self._state,
-            )
+        try:
+            with _untouched():
+                self._learner = TorchLearner(
+                    dataclasses.replace(sent, recipe=cast(Any, _Loaded(here))),
+                    cast("Worker", Alone()),
+                    SoloGroup(),
+                    self._state,
+                )
+        except Exception as error:
+            if self._lacks and not isinstance(error, OrcaError):
+                return f"{words_of(error)} On workers it may do: {self._lacks}"
+            raise
         return None
 
     def look(self, share: Share, what: str, is_labelled: bool = True) -> None:
@@ -107,7 +112,7 @@ class TorchRehearsal(Rehearsal):
                 try:
                     loss = self._step(few)
                 except Exception as error:
-                    return [self._failed(error)]
+                    return [self._failed("model", "training on one batch", error)]
             findings = [_about_loss(loss, few), _about_gradients(self._built.models, without_gradient)]
             if load.least == 1 and few.rows > 1:
                 findings += self._one_row(_few(share, 1))
@@ -134,33 +139,31 @@ class TorchRehearsal(Rehearsal):
         figures = learner.operator.train_batch(learner.take(share, True), dict(INFO))
         return need_dict(figures, "train_batch").get("train_loss")
 
-    def _failed(self, error: Exception) -> Finding:
-        """A step that failed fails in fit, too, unless it lives on what only workers have."""
-        text = f"training on one batch failed: {words_of(error)}"
+    @property
+    def _lacks(self) -> str:
+        """What only workers have, in words: without it, what fails here need not fail there."""
         recipe = self._recipe
-        missing = [
-            reason
-            for reason, is_so in {
-                "your TrainingOperator ran outside of a gang": recipe.operator_cls is not TrainingOperator,
-                "initialization_hook was not called here": recipe.initialization_hook is not None,
-                "it ran on the CPU": torch.cuda.is_available() and recipe.numerics.device != "cpu",
-            }.items()
-            if is_so
-        ]
-        if missing and not isinstance(error, OrcaError):
-            return Finding("model", "warning", f"{text} On workers it may not: {', '.join(missing)}.", error)
-        return Finding.of("model", error, text)
+        lacks = {
+            "your TrainingOperator was not in a gang": recipe.operator_cls is not TrainingOperator,
+            "initialization_hook was not called here": recipe.initialization_hook is not None,
+            "it ran on the CPU": torch.cuda.is_available() and recipe.numerics.device != "cpu",
+        }
+        return ", ".join(words for words, is_so in lacks.items() if is_so)
+
+    def _failed(self, name: str, what: str, error: Exception) -> Finding:
+        text = f"{what} failed: {words_of(error)}"
+        if self._lacks and not isinstance(error, OrcaError):
+            return Finding(name, "warning", f"{text} On workers it may not: {self._lacks}.", error)
+        return Finding.of(name, error, text)
 
     def _one_row(self, share: Share) -> list[Finding]:
         """The end of an epoch may leave a rank one row, which layers that normalise over the batch cannot take."""
         try:
             self._step(share)
         except Exception as error:
-            text = (
-                f"the last batch of an epoch leaves a worker one row, and training on one row fails: {words_of(error)} "
-                'Pass config={"drop_last": True} to the estimator, or another batch_size.'
-            )
-            return [Finding.of("last batch", error, text)]
+            failed = self._failed("last batch", "training on one row, which a batch leaves for a worker,", error)
+            remedy = ' Pass another batch_size, or config={"drop_last": True} to the estimator.'
+            return [dataclasses.replace(failed, text=failed.text + remedy)]
         return []
 
     def _at_least(self, models: list[Any], world_size: int) -> Memory:

@@ -13,7 +13,8 @@ import torch
 
 from zoo.orca.errors import NotFiniteLossError
 from zoo.orca.learn.pytorch.numerics import LossScale
-from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, ShardedUpdate, can_be_sharded, params_of
+from zoo.orca.learn.pytorch.sharded import ShardedUpdate
+from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, can_be_sharded, params_of
 from zoo.orca.learn.sync.base import Group
 
 logger = logging.getLogger("zoo.orca")
