@@ -323,7 +323,8 @@ class TestBigdl:
         assert {each.name for each in (run / "summary").iterdir()} == {"train", "validation"}
         folders = list((run / "models").iterdir())
         assert all(re.fullmatch(r"\d{8}_\d{6}", each.name) for each in folders)
-        files = sorted(file.name for folder in folders for file in folder.iterdir())
+        assert all((each / "fit.json").is_file() for each in folders)
+        files = sorted(file.name for folder in folders for file in folder.iterdir() if file.name != "fit.json")
         assert [name for name in files if name.startswith("model")] == ["model.10", "model.4", "model.7"]
         pattern = r"optimMethod-TorchModel[0-9a-f]+\.(4|7|10)"
         assert len([name for name in files if re.fullmatch(pattern, name)]) == 3 == len(files) - 3

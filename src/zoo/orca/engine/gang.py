@@ -91,7 +91,8 @@ def run_gang(
             if attempt == options.max_failures:
                 raise
             left = options.max_failures - attempt
-            logger.warning("%s Restarting the gang (%d restart(s) left).", lost, left)
+            # As text: whoever keeps the record would keep the frames of the error, and the data in them.
+            logger.warning("%s Restarting the gang (%d restart(s) left).", str(lost), left)
             if options.again is not None:
                 task = pack((function, options.again(lost)), "the function for the workers")
             size = engine.check_gang(most, least)
@@ -124,7 +125,6 @@ class _Gang:
         self.members = [_Member() for _ in range(size)]
         self.welcomed = False
         self.board = Board()
-        self._ask_after = 0.0
         self.failed: tuple[int, Failed] | None = None
 
     def run(self, data: Placement | None) -> list[Any]:
@@ -266,12 +266,11 @@ class _Gang:
         unheard = [rank for rank, member in self._working() if now - member.beat > SILENT_SECONDS]
         if unheard:
             self._raise_lost(unheard, f"nothing was heard from it for {SILENT_SECONDS:.0f} s (node or network lost)")
-        if self._to_blame() and now >= self._ask_after:
+        if self._to_blame():
             # What a rank does at this moment counts, not what it did at its last beat.
             self._ask_for_stacks()
             if blamed := self._to_blame():
                 self._raise_stalled(blamed)
-            self._ask_after = time.monotonic() + BEAT_SECONDS
 
     def _working(self) -> list[tuple[int, _Member]]:
         return [(rank, member) for rank, member in enumerate(self.members) if member.result is None]

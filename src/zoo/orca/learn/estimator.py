@@ -37,7 +37,7 @@ from zoo.orca.learn.record import Record, Summaries
 from zoo.orca.learn.rehearsal import NoRehearsal, Rehearsal
 from zoo.orca.learn.result import FitResult
 from zoo.orca.learn.summary import read_scalar
-from zoo.orca.learn.sync import make_sync
+from zoo.orca.learn.sync import Sync, make_sync
 from zoo.orca.learn.trigger import EveryEpoch, EveryTime, TrainState, Trigger, TriggerCall, TriggerOr
 from zoo.orca.learn.worker import Batching, EvaluateJob, FitJob, Outcome, Saving
 
@@ -167,6 +167,10 @@ class Estimator(BaseEstimator):
     def _learning(self) -> Learning:
         """What workers build their replica from; typed errors for what cannot work."""
 
+    def _make_sync(self) -> Sync:
+        """How workers agree."""
+        return make_sync(self._gang.sync)
+
     @abstractmethod
     def _check_trainable(self) -> None:
         """Raise a typed error if what training needs was not given."""
@@ -229,7 +233,7 @@ class Estimator(BaseEstimator):
             record = self._record(engine, epochs, called, validation is not None, saving, state)
             job = FitJob(
                 learning=learning,
-                sync=make_sync(self._gang.sync),
+                sync=self._make_sync(),
                 feed=feed,
                 batching=batching,
                 first_epoch=epochs.start,
@@ -314,12 +318,12 @@ class Estimator(BaseEstimator):
         engine, batching = self._prepare(data, batch_size, training=False)
         feed = self._feed(data, columns, engine)
         self._check_batch(feed)
-        job = EvaluateJob(learning, make_sync(self._gang.sync), feed, batching, self._state, num_steps, **options)
+        job = EvaluateJob(learning, self._make_sync(), feed, batching, self._state, num_steps, **options)
         return self._run(engine, worker.evaluate, job, "evaluate")[0]
 
     def _prepare(self, data: Any, batch_size: int | None, training: bool = True) -> tuple[Engine, Batching]:
         """Check what can be checked before data is touched: the sync's packages, the slots, the batch size."""
-        make_sync(self._gang.sync).check()
+        self._make_sync().check()
         engine = engine_of(data, self._gang.engine())
         least, most = self._gang.limits(engine)
         size = self._check_batch_size(data, batch_size, most)

@@ -225,8 +225,7 @@ class TorchLearner(Learner):
         for name, buffer in named_buffers(self.models):
             buffer.copy_(state["buffers"][name])
         self.operator._meters.load(state["meters"])
-        self.replica.load_held(state["held"])
-        self.replica.holds = self._batch % self.recipe.numerics.accumulate != 0
+        self._take_held(state["held"], waits=self._batch % self.recipe.numerics.accumulate != 0)
         if state["own"]:
             self.operator.load_state_dict(state["own"])
         load_generators(state["generators"], self.device)
@@ -256,9 +255,15 @@ class TorchLearner(Learner):
         self._iterations = known.get("iterations", 0)
         if self.replica.scale is not None and "scale" in known:
             self.replica.scale.load(known["scale"])
-        self.replica.holds = "held" in known
-        if self.replica.holds and self.rank == 0:  # a rank that is given its own share of them takes that instead
-            self.replica.load_held(known["held"])
+        # Of all ranks' together; a rank that is given its own share of them takes that instead.
+        if "held" in known:
+            self._take_held(known["held"] if self.rank == 0 else [], waits=True)
+
+    def _take_held(self, states: list[dict[str, Any]], waits: bool) -> None:
+        """Go on where a step `waits` for more batches on all ranks, if steps still are of several batches."""
+        if self.recipe.numerics.accumulate > 1:
+            self.replica.load_held(states)
+            self.replica.holds = waits
 
     @contextlib.contextmanager
     def _agreed_buffers(self) -> Iterator[None]:

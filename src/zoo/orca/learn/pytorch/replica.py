@@ -125,7 +125,8 @@ class Replica:
         return [update.held_over_ranks() for update in self._updates]
 
     def load_held(self, states: Sequence[dict[str, Any]]) -> None:
-        for update, state in zip(self._updates, states, strict=True):
+        """Hold what `held` or `held_over_ranks` gave; nothing where another rank holds all of it."""
+        for update, state in zip(self._updates, states, strict=False):
             update.held.load(state, params_of(update.optimizer))
 
     def drop_held(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
 
 JOIN_TIMEOUT = timedelta(minutes=2)
-# A rank may save a large checkpoint, or read its next part from slow storage, while the others wait for it.
-COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+# The driver says when a rank is silent for too long, and which one; torch itself only that somebody is.
+COLLECTIVE_TIMEOUT = timedelta(days=1)
 
 
 class TorchGroup(Group):
@@ -117,12 +118,12 @@ def _connect(worker: Worker, device: str, store: GangStore) -> None:
 
 
 def _variables(address: str, device: str) -> dict[str, str]:
-    """Where the libraries' own connections should be made, unless the user said so."""
+    """On which network interface the libraries make their connections, unless the user has said so."""
     interface = interface_of(address)
-    variables = {"GLOO_SOCKET_IFNAME": interface or ""} | (
-        {} if device == "cpu" else {"NCCL_SOCKET_IFNAME": f"={interface}"}
-    )
-    return variables if interface else {}
+    if interface is None:
+        return {}
+    wanted = {"GLOO_SOCKET_IFNAME": interface} | ({} if device == "cpu" else {"NCCL_SOCKET_IFNAME": f"={interface}"})
+    return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 class GangStore(dist.Store):
