@@ -1,4 +1,4 @@
-"""`python -m benchmarks.kills [--engine NAME] [--kills N] [--write]`: kill workers at random moments, compare to the bit.
+"""`python -m benchmarks.kills [--engine NAME] [--kills N] [--write]`: kill workers at random moments, compare bits.
 
 Fits of a small model with BatchNorm, dropout, Adam and a scheduler, over data that draws random numbers, write a
 checkpoint every few steps. A thread kills one of the workers (SIGKILL) again and again, at random moments, until N were
