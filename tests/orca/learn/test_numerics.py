@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
+import subprocess
+import sys
+import textwrap
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +32,7 @@ local = pytest.mark.engines("local")
 BACKENDS = ("bigdl", "torch_distributed")
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 BATCH = 8
+ROOT = Path(__file__).parents[3]
 
 
 def make_net(config=None):
@@ -390,6 +395,37 @@ def graphs():
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
+SCRIPT = """
+    import sys
+    sys.path[:0] = {paths!r}
+    import torch
+    from nets import REGRESSION
+    from test_numerics import Traced, compile_without_a_compiler
+    from zoo.orca.learn.pytorch import Estimator
+
+    SLOPE = 0.5
+
+    def bent(x):
+        return torch.where(x > 0, x, SLOPE * x)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+
+        def forward(self, x):
+            return bent(self.layer(x))
+
+    if __name__ == "__main__":
+        net = Net()
+        est = Estimator.from_torch(
+            model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.MSELoss(), compile=True,
+            backend="torch_distributed", initialization_hook=compile_without_a_compiler, training_operator_cls=Traced,
+        )
+        print(len(est.fit(REGRESSION, epochs=2, batch_size=8)))
+"""
+
+
 class TestCompile:
     @local
     def test_a_compiled_model_is_the_same_model(self, engine):
@@ -399,6 +435,12 @@ class TestCompile:
         assert stats[0]["graphs"] == 1
         assert same_bits(est.get_model(), by_hand("bf16"))
         assert list(est.get_model().state_dict()) == list(make_net().state_dict())
+
+    def test_a_model_of_the_script_itself(self, tmp_path):
+        script = tmp_path / "train.py"
+        script.write_text(textwrap.dedent(SCRIPT).format(paths=[str(Path(__file__).parent), str(ROOT)]))
+        ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
 
     def test_it_is_compiled_in_full_precision_too(self):
         before = graphs()

@@ -30,7 +30,6 @@ from zoo.orca.learn.pytorch.remote import RemoteWorkers
 from zoo.orca.learn.pytorch.training_operator import TrainingOperator
 from zoo.orca.learn.sync import Sync
 from zoo.orca.learn.trigger import TrainState
-from zoo.orca.learn.worker import combine_epoch
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -488,8 +487,9 @@ class PyTorchRayEstimator(PyTorchEstimator):
             profile=profile,
             info=check_dict(info, "info"),
         )
-        by_epoch = [list(workers) for workers in zip(*(each.epochs for each in outcomes), strict=True)]
-        return [combine_epoch(workers) for workers in by_epoch] if reduce_results else by_epoch
+        if reduce_results:
+            return outcomes[0].history
+        return [list(workers) for workers in zip(*(each.epochs for each in outcomes), strict=True)]
 
     def evaluate(
         self,

@@ -18,7 +18,13 @@ from zoo.orca.learn.learner import Learner
 from zoo.orca.learn.pytorch.devices import find_device, follow_parameters
 from zoo.orca.learn.pytorch.generators import generators_state, load_generators, seed_generators
 from zoo.orca.learn.pytorch.loss import LossSum, words
-from zoo.orca.learn.pytorch.numerics import LossScale, compile_model, compute_in, deterministic_algorithms
+from zoo.orca.learn.pytorch.numerics import (
+    LossScale,
+    compile_model,
+    compute_in,
+    deterministic_algorithms,
+    names_of_the_script,
+)
 from zoo.orca.learn.pytorch.predictor import load_operator
 from zoo.orca.learn.pytorch.recipe import TorchRecipe
 from zoo.orca.learn.pytorch.replica import Replica
@@ -83,6 +89,7 @@ class TorchLearner(Learner):
         self.operator._replica = self.replica
         compute_in(numerics, self.models, self.operator.criterion, self.device, undo)
         if numerics.compile:
+            undo.enter_context(names_of_the_script(self.models))
             for model in self.models:
                 undo.callback(compile_model(model))
         self._float = float_type(self.models)

@@ -47,6 +47,8 @@ class Criterion:
         except InvalidArgumentError:
             raise
         except (RuntimeError, IndexError, ValueError) as error:
+            if "deterministic" in str(error):  # torch says itself what is missing
+                raise
             raise explain(error, output, target, getattr(self.loss, "ignore_index", None)) from error
         if self.tell is not None:
             self.tell(loss, self.denominator)

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -203,6 +204,32 @@ def compile_model(model: torch.nn.Module) -> Callable[[], None]:
     # Compiler processes of torch's own would outlive the fit.
     model.compile(options={"compile_threads": 1})
     return take_back
+
+
+@contextlib.contextmanager
+def names_of_the_script(models: Iterable[torch.nn.Module]) -> Iterator[None]:
+    """Let torch's compiler find the names that models of the user's script use.
+
+    It looks for them in the module that a function says it is of. Functions of the script came here by value, with
+    names of their own, while `__main__` is another one here."""
+    main = vars(sys.modules["__main__"])
+    classes = {kind for model in models for module in model.modules() for kind in type(module).__mro__}
+    spaces = [getattr(each, "__globals__", {}) for kind in classes for each in vars(kind).values()]
+    names = {
+        name: value
+        for space in spaces
+        if space is not main and space.get("__name__") == "__main__"
+        for name, value in space.items()
+        if not name.startswith("__")
+    }
+    before = {name: main[name] for name in names if name in main}
+    main.update(names)
+    try:
+        yield
+    finally:
+        for name in names:
+            del main[name]
+        main.update(before)
 
 
 @contextlib.contextmanager
