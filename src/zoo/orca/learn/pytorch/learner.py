@@ -205,6 +205,7 @@ class TorchLearner(Learner):
             "global_step": self.operator.global_step,
             "own": snapshot(self.operator.state_dict()),
             "iterations": self._iterations,
+            "loss": self.replica.global_loss,
         }
         if self.replica.scale is not None:
             state["scale"] = self.replica.scale.state()
@@ -220,7 +221,6 @@ class TorchLearner(Learner):
             "meters": self.operator._meters.state(),
             "batch": self._batch,
             "rows": self._rows,
-            "loss": self.replica.global_loss,
             "held": self.replica.held(),
             # Rank 0's is in the state of all.
             "own": snapshot(self.operator.state_dict()) if self.rank else {},
@@ -228,7 +228,7 @@ class TorchLearner(Learner):
 
     @torch.no_grad()
     def load_local(self, state: dict[str, Any]) -> None:
-        self._batch, self._rows, self.replica.global_loss = state["batch"], state["rows"], state["loss"]
+        self._batch, self._rows = state["batch"], state["rows"]
         for name, buffer in named_buffers(self.models):
             buffer.copy_(state["buffers"][name])
         self.operator._meters.load(state["meters"])
@@ -260,6 +260,7 @@ class TorchLearner(Learner):
         load_operator(self.operator, state)
         known = state.get("operator") or {}
         self._iterations = known.get("iterations", 0)
+        self.replica.global_loss = known.get("loss")
         if self.replica.scale is not None and "scale" in known:
             self.replica.scale.load(known["scale"])
         # Of all ranks' together; a rank that is given its own share of them takes that instead.
