@@ -50,8 +50,8 @@ class LocalEngine(LazyEngine):
             raise InvalidArgumentError(f"cores must be at least 1, but is {cores}.")
         self._cores = cores or len(os.sched_getaffinity(0))
         total = psutil.virtual_memory().available // 2 if memory is None else memory
-        self._pool = Pool(self._cores, budget=total // self._cores)
         self._folder = Path(tempfile.mkdtemp(prefix="orca-local-"))
+        self._pool = Pool(self._cores, budget=total // self._cores, folder=self._folder)
         self._numbers = itertools.count()
         self._finalizer = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import signal
@@ -102,4 +103,6 @@ _WORK: dict[str, Callable[..., Any]] = {
 
 if __name__ == "__main__":
     SHELF.budget = int(sys.argv[2])
+    # Processes of a DataLoader keep sockets there. If all of them are killed, it goes with the engine's folder.
+    multiprocessing.current_process()._config["tempdir"] = sys.argv[3]  # type: ignore[attr-defined]
     main(int(sys.argv[1]))

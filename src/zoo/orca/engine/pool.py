@@ -35,13 +35,13 @@ INTERRUPT_SECONDS = 2.0
 class Process:
     """One process of the pool; it may keep shards in its memory."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, folder: Path) -> None:
         self.connection, theirs = Pipe(duplex=True)
         self._dropped: list[Path] = []
         path = os.pathsep.join(entry for entry in sys.path if entry)
         # One thread a process unless the user said otherwise: processes are the unit of parallel work here.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno()), str(budget)],
+            [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno()), str(budget), str(folder)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path},
@@ -128,9 +128,10 @@ class Task:
 class Pool:
     """Processes that are idle or busy; `run` keeps as many busy as there are cores."""
 
-    def __init__(self, cores: int, budget: int):
+    def __init__(self, cores: int, budget: int, folder: Path):
         self._cores = cores
         self._budget = budget
+        self._folder = folder
         self._idle: list[Process] = []
         self._busy: set[Process] = set()
         self._lock = threading.Lock()
@@ -144,7 +145,7 @@ class Pool:
         """Idle processes, and new ones where they do not suffice."""
         with self._lock:
             taken = [self._idle.pop(0) for _ in range(min(count, len(self._idle)))]
-            taken += [Process(self._budget) for _ in range(count - len(taken))]
+            taken += [Process(self._budget, self._folder) for _ in range(count - len(taken))]
             self._busy.update(taken)
         return taken
 
