@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset
 
-from learning import CLASSES, RAGGED, Net, Rows, digest_of
+from learning import RAGGED, Net, Rows, digest_of
 from zoo.orca.data import XShards
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, WorkerLostError
 from zoo.orca.learn.callbacks import Callback, ModelCheckpoint
@@ -92,7 +91,11 @@ class Counting(Callback):
         self.validations += 1
 
     def on_epoch_end(self, run):
-        run.figures |= {"sum_of_losses": sum(filter(None, self.losses)), "validations": self.validations, "steps": len(self.losses)}
+        run.figures |= {
+            "sum_of_losses": sum(filter(None, self.losses)),
+            "validations": self.validations,
+            "steps": len(self.losses),
+        }
 
     def state_dict(self):
         return {"losses": list(self.losses), "validations": self.validations}
@@ -275,7 +278,7 @@ class TestResume:
         assert digest_of(again.get_model()) == digest_of(first.get_model())
         assert same == figures
         assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("model.*")}
-        more, longer = fitted(engine, None, resume="auto", model_dir=str(tmp_path), epochs=EPOCHS + 1)
+        _, longer = fitted(engine, None, resume="auto", model_dir=str(tmp_path), epochs=EPOCHS + 1)
         assert longer[:EPOCHS] == figures
         assert len(longer) == EPOCHS + 1
 
@@ -288,6 +291,10 @@ class TestResume:
             estimator(None).fit(data, EPOCHS, BATCH, resume="auto")
         with pytest.raises(InvalidArgumentError, match='"auto" or None'):
             estimator(None, model_dir=str(tmp_path)).fit(data, EPOCHS, BATCH, resume="always")
+        with pytest.raises(CheckpointError, match="was written for another model"):
+            estimator(None, model_dir=str(tmp_path), model=lambda config: Net(norm=False)).fit(
+                data, EPOCHS, BATCH, resume="auto"
+            )
         other = XShards.from_placement(engine.place([[{"x": ROWS.x, "y": ROWS.classes}]] * 2))
         with pytest.raises(CheckpointError, match="rows"):
             estimator(None, model_dir=str(tmp_path)).fit(other, EPOCHS, BATCH, resume="auto")
@@ -307,6 +314,7 @@ class TestKeeping:
         assert len(kept) <= 3
         assert result.last_checkpoint.endswith(f"/model.{last}")
         assert Path(result.best_checkpoint).name in kept
-        best = est.load(result.best_checkpoint).evaluate(data, BATCH)
+        est.load(result.best_checkpoint)
+        best = est.evaluate(data, BATCH)
         validated = result.history["val_loss"]
         assert best["val_loss"] <= validated.min() + 1e-12

@@ -157,7 +157,7 @@ class TestKeeping:
     def test_a_figure_that_is_not_there(self):
         keeper = Keeper(Checkpoints("folder", "Net", 2, "val_loss"))
         assert keeper.add(1, {}, complete=False) is False
-        with pytest.raises(InvalidArgumentError, match="'train_loss'.*got 'val_loss'"):
+        with pytest.raises(InvalidArgumentError, match=r"'train_loss'.*got 'val_loss'"):
             keeper.add(2, {"train_loss": 0.5}, complete=True)
 
     @pytest.mark.engines("local")
@@ -217,7 +217,7 @@ def test_a_state_that_is_not_plain_ends_no_fit_that_did_not_ask_for_checkpoints(
     est = regression(training_operator_cls=NotPlain, model_dir=str(tmp_path))
     est.fit(REGRESSION, batch_size=8)
     assert "No more checkpoints are written" in caplog.text
-    with pytest.raises(CheckpointError, match="builtins.object"):
+    with pytest.raises(CheckpointError, match=r"builtins\.object"):
         regression(training_operator_cls=NotPlain, model_dir=str(tmp_path)).fit(
             REGRESSION, batch_size=8, checkpoint_trigger="1ep"
         )

@@ -176,6 +176,10 @@ class Estimator(BaseEstimator):
         """Raise a typed error if what training needs was not given."""
 
     @abstractmethod
+    def _check_state(self, state: dict[str, Any], path: str) -> None:
+        """Raise a `CheckpointError` if a state that was read from a path is not this model's."""
+
+    @abstractmethod
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
         """Raise a typed error if the model cannot take the feed's first rows; errors call the data `what`."""
 
@@ -439,6 +443,7 @@ class Estimator(BaseEstimator):
             folder, name = found
             state = Checkpoints(folder, name).newest()
             if state is not None:
+                self._check_state(state, folder)
                 logger.info("going on from %s after step %d.", folder, state["neval"] - 1)
                 self._run_folder = run_of(folder)
                 yield folder, name, state

@@ -15,7 +15,7 @@ from zoo.orca.engine.pickling import pack
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, PathNotFoundError, PreconditionError
 from zoo.orca.feed.base import Feed
 from zoo.orca.learn import spark_estimator
-from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, write_state
+from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, split_checkpoint, write_state
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
 from zoo.orca.learn.estimator import Gang, as_columns, check_dict, check_epochs, check_num_steps, check_path
 from zoo.orca.learn.metrics import Metric
@@ -271,6 +271,12 @@ class PyTorchEstimator(SharedEstimator):
 
     def _adopt(self, state: dict[str, Any], path: str) -> None:
         """Take a state that was read, if it is this model's."""
+        self._check_state(state, path)
+        # Where a fit stood within an epoch means something to that fit alone.
+        self._state = {key: value for key, value in state.items() if key != "progress"}
+        self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
+
+    def _check_state(self, state: dict[str, Any], path: str) -> None:
         models = as_list(self.get_model())
         weights = state.get("models")
         if not isinstance(weights, list) or len(weights) != len(models):
@@ -287,9 +293,6 @@ class PyTorchEstimator(SharedEstimator):
                     f"{type(model).__name__}: make the model as it was when they were saved."
                 ) from error
         self._check_optimizers(state.get("optimizers") or [], models, path)
-        # Where a fit stood within an epoch means something to that fit alone.
-        self._state = {key: value for key, value in state.items() if key != "progress"}
-        self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
 
     def _check_optimizers(self, states: list[Any], models: list[Any], path: str) -> None:
         """Refuse the states of optimizers of another kind, which would fail much later, on a worker."""
@@ -541,9 +544,12 @@ def _options_of(state: Any) -> set[str]:
 
 
 def _read_saved(path: str) -> dict[str, Any]:
-    """The state in a file that `save` of any backend or torch.save wrote, or in the newest checkpoint of a folder."""
+    """The state in a file that `save` of any backend or torch.save wrote, in a checkpoint, or in a folder's newest."""
     if is_folder(path):
         return read_checkpoint(path)
+    checkpoint = split_checkpoint(path)
+    if checkpoint is not None:
+        return read_checkpoint(*checkpoint)
     found = read_dict(path)
     state = found if isinstance(found.get("models"), list) else {"models": [found]}
     try:
