@@ -96,14 +96,14 @@ def _of_shards(data: XShards, columns: Columns, config: dict[str, Any], engine: 
 def _of_spark_frame(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
     from zoo.orca.feed.spark_frame import feed_of_spark_frame
 
-    return feed_of_spark_frame(data, _need_columns(columns, data.columns, what), what)
+    return feed_of_spark_frame(data, need_columns(columns, data.columns, what), what)
 
 
 def _of_ray_dataset(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
     from zoo.orca.data.convert import ray_dataset_to_placement
     from zoo.orca.feed.shards import feed_of_placement
 
-    chosen = _need_columns(columns, data.columns() or [], what)
+    chosen = need_columns(columns, data.columns() or [], what)
     return feed_of_placement(ray_dataset_to_placement(data.select_columns(chosen.names)), chosen, what)
 
 
@@ -114,7 +114,7 @@ def _of_loader(data: Any, columns: Columns, config: dict[str, Any], engine: Engi
 def _of_frame(data: pd.DataFrame, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
     from zoo.orca.feed.arrays import feed_of_arrays
 
-    chosen = _need_columns(columns, list(data.columns), what)
+    chosen = need_columns(columns, list(data.columns), what)
     return feed_of_arrays(data, chosen, engine, what)
 
 
@@ -138,7 +138,7 @@ def arrays_as_shard(data: Any) -> dict[str, Any]:
     return {"x": data[0], "y": data[1]}
 
 
-def _need_columns(columns: Columns, known: list[Any], what: str) -> Columns:
+def need_columns(columns: Columns, known: list[Any], what: str) -> Columns:
     if not columns.features:
         raise PreconditionError(
             f"feature_cols must be given, because {what} has columns: a list of names among {list(known)}."
@@ -158,3 +158,17 @@ _MAKERS: dict[str, Callable[..., Feed]] = {
     "pandas DataFrame": _of_frame,
     "arrays": _of_arrays,
 }
+
+
+def check_same_kind(data: Any, validation: Any) -> None:
+    """Raise a typed error if validation data is of another kind than the data it goes with."""
+    kinds = kind_of(data), kind_of(validation)
+    if kinds[0] != kinds[1]:
+        raise InvalidArgumentError(
+            f"validation_data must be of the same kind as data, but data is {_a(kinds[0])} and validation_data "
+            f"{_a(kinds[1])}. Bring one of them into the form of the other."
+        )
+
+
+def _a(kind: str) -> str:
+    return kind if kind in ("arrays",) else f"{'an' if kind[0] in 'aeiouX' else 'a'} {kind}"

@@ -92,7 +92,7 @@ class Writer:
 
     def append(self, features: Any, labels: Any = None, weights: np.ndarray | None = None) -> None:
         """Write rows: structures of arrays whose first dimension counts them."""
-        leaves, layout = _layout_of(features, labels, weights)
+        leaves, layout = layout_of(features, labels, weights)
         if len(leaves[0]) == 0:
             return
         if self._layout is None:
@@ -211,7 +211,7 @@ def forget(path: str, layout: Layout) -> None:
             os.unlink(f"{path}.{number}")
 
 
-def _layout_of(features: Any, labels: Any, weights: np.ndarray | None) -> tuple[list[np.ndarray], Layout]:
+def layout_of(features: Any, labels: Any, weights: np.ndarray | None) -> tuple[list[np.ndarray], Layout]:
     leaves, feature_spec = flatten(features)
     label_leaves, label_spec = ([], None) if labels is None else flatten(labels)
     everything = [*leaves, *label_leaves, *([] if weights is None else [np.asarray(weights)])]

@@ -17,10 +17,10 @@ import pandas as pd
 import pyarrow as pa
 
 from zoo.orca.errors import InvalidArgumentError
-from zoo.orca.feed import _need_columns, arrays_as_shard, kind_of
+from zoo.orca.feed import arrays_as_shard, kind_of, need_columns
 from zoo.orca.feed.base import Feed, Share
 from zoo.orca.feed.columns import column_to_numpy, select_for_arrow
-from zoo.orca.feed.laid import _layout_of
+from zoo.orca.feed.laid import layout_of
 from zoo.orca.feed.loader import LoaderFeed
 from zoo.orca.feed.loader_cut import count_rows
 from zoo.orca.feed.rows import Folder, RowsFeed
@@ -104,16 +104,6 @@ def taste(
     return _TASTERS[kind_of(data)](data, columns, config, engine, what, count)
 
 
-def check_same_kind(data: Any, validation: Any) -> None:
-    """Raise a typed error if validation data is of another kind than the data it goes with."""
-    kinds = kind_of(data), kind_of(validation)
-    if kinds[0] != kinds[1]:
-        raise InvalidArgumentError(
-            f"validation_data must be of the same kind as data, but data is {_a(kinds[0])} and validation_data "
-            f"{_a(kinds[1])}. Bring one of them into the form of the other."
-        )
-
-
 def _of_shards(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int) -> Taste:
     is_there = data.is_cached()  # else the first shard of each partition has to do, for it is computed for this
     each = -(-count // max(1, data.num_partitions()))
@@ -129,7 +119,7 @@ def _of_shards(data: Any, columns: Columns, config: dict[str, Any], engine: Engi
 def _of_spark_frame(
     data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int
 ) -> Taste:
-    chosen = select_for_arrow(data, _need_columns(columns, data.columns, what).names)
+    chosen = select_for_arrow(data, need_columns(columns, data.columns, what).names)
     types = require("pyspark.sql.pandas.types", "A Spark DataFrame")
     # `take` reads one partition, and more only while rows are missing.
     rows = [row.asDict() for row in chosen.take(count)]
@@ -147,7 +137,7 @@ def _of_spark_frame(
 def _of_ray_dataset(
     data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int
 ) -> Taste:
-    chosen = _need_columns(columns, data.columns() or [], what)
+    chosen = need_columns(columns, data.columns() or [], what)
     tables = require("ray", "A Ray Dataset").get(data.select_columns(chosen.names).limit(count).to_arrow_refs())
     return Taste(_feed([[pick(table.to_pandas(), chosen, count)[1]] for table in tables], engine, what))
 
@@ -159,7 +149,7 @@ def _of_loader(data: Any, columns: Columns, config: dict[str, Any], engine: Engi
 def _of_frame(
     data: pd.DataFrame, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int
 ) -> Taste:
-    chosen = _need_columns(columns, list(data.columns), what)
+    chosen = need_columns(columns, list(data.columns), what)
     rows, triple = pick(data, chosen, count)
     return Taste(_feed([[triple]], engine, what), rows)
 
@@ -186,7 +176,7 @@ def pick(shard: Any, columns: Columns, count: int) -> tuple[int, Triple]:
         known = [shard[name] for name in columns.labels if name in shard.columns]
         labels = [each.to_numpy() for each in known if isinstance(each, pd.Series)]
         return len(shard), columns(shard.iloc[_numbers(len(shard), labels, count)])
-    leaves, layout = _layout_of(*columns(shard))
+    leaves, layout = layout_of(*columns(shard))
     of_features, of_weights = layout.features.leaves, len(leaves) - layout.weighted
     numbers = _numbers(len(leaves[0]), leaves[of_features:of_weights], count)
     few = [leaf[numbers] for leaf in leaves]
@@ -234,7 +224,3 @@ def _shapes(batch: Any) -> Iterator[str]:
         yield f"{str(batch.dtype).removeprefix('torch.')}{list(batch.shape[1:]) or ''}"
     else:
         yield type(batch).__name__
-
-
-def _a(kind: str) -> str:
-    return kind if kind in ("arrays",) else f"{'an' if kind[0] in 'aeiouX' else 'a'} {kind}"

@@ -25,7 +25,7 @@ from zoo.orca.errors import (
     ReplicasDifferError,
     WorkerLostError,
 )
-from zoo.orca.feed import as_feed, engine_of, kind_of
+from zoo.orca.feed import as_feed, check_same_kind, engine_of, kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn import worker
 from zoo.orca.learn.base_estimator import BaseEstimator
@@ -364,12 +364,7 @@ class Estimator(BaseEstimator):
     def _validation_feed(self, data: Any, validation: Any, columns: Columns, engine: Engine) -> Feed | None:
         if validation is None:
             return None
-        kinds = kind_of(data), kind_of(validation)
-        if kinds[0] != kinds[1]:
-            raise InvalidArgumentError(
-                f"validation_data must be of the same kind as data, but data is {_a(kinds[0])} and validation_data "
-                f"{_a(kinds[1])}. Bring one of them into the form of the other."
-            )
+        check_same_kind(data, validation)
         return self._feed(validation, columns, engine, "validation_data").gathered()
 
     def _check_resume(self, resume: Any) -> None:
@@ -563,7 +558,3 @@ def _names(given: Any, what: str) -> tuple[str, ...]:
     if not isinstance(names, Iterable) or not all(isinstance(name, str | int) for name in names):
         raise InvalidArgumentError(f"{what} must be a list of column names, but is {given!r}.")
     return tuple(names)
-
-
-def _a(kind: str) -> str:
-    return kind if kind in ("arrays",) else f"{'an' if kind[0] in 'aeiouX' else 'a'} {kind}"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from zoo.orca.context import current_engine
 from zoo.orca.engine.pickling import dumps
 from zoo.orca.errors import NotPicklableError, OrcaError
-from zoo.orca.feed import engine_of, kind_of
+from zoo.orca.feed import check_same_kind, engine_of, kind_of
 from zoo.orca.feed.plan import split
 from zoo.orca.feed.rows import RowsFeed
 from zoo.orca.feed.shards import Columns
-from zoo.orca.feed.taste import Taste, check_same_kind, taste
+from zoo.orca.feed.taste import Taste, taste
 from zoo.orca.learn.callbacks import Callback, Callbacks
 from zoo.orca.learn.check_report import CheckReport, Finding, words_of
 from zoo.orca.learn.rehearsal import Load, Rehearsal
