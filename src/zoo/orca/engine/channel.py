@@ -113,13 +113,15 @@ class Stacks:
 
     text: str = ""
     waits: bool = False
+    step: int | None = None
 
 
 @dataclass(frozen=True)
 class Beat:
-    """Still alive, and whether the function waits for other ranks."""
+    """Still alive, in this step, and whether the function waits for other ranks."""
 
     waits: bool = False
+    step: int | None = None
 
 
 @dataclass(frozen=True)

@@ -211,10 +211,12 @@ class _Gang:
 
     def _on_beat(self, rank: int, member: _Member, beat: Beat) -> None:
         member.waits = beat.waits
+        member.step = beat.step or member.step
 
     def _on_stacks(self, rank: int, member: _Member, stacks: Stacks) -> None:
         member.stacks = stacks.text
         member.waits = stacks.waits
+        member.step = stacks.step or member.step
 
     def _on_lost(self, rank: int, member: _Member, lost: Lost) -> None:
         if member.result is None and not member.failed:

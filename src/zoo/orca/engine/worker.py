@@ -154,12 +154,12 @@ class _Desk:
             if asked is not None:  # else whoever asked waits no longer
                 asked.put(message.value)
         elif isinstance(message, Stacks):
-            self.line.send(Stacks(_stacks_of_this_process(), self.waiting.depth > 0))
+            self.line.send(Stacks(_stacks_of_this_process(), self.waiting.depth > 0, self.step))
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
             with contextlib.suppress(OSError):
-                self.line.send(Beat(self.waiting.depth > 0))
+                self.line.send(Beat(self.waiting.depth > 0, self.step))
 
     def _end_process(self) -> None:
         """The driver is gone, or done with this gang. The function may be deep in a collective: only exit helps."""
