@@ -95,7 +95,7 @@ def test_an_exception_that_cannot_travel_arrives_as_words(engine):
     def fail(worker):
         raise Stubborn(1, 2)
 
-    with pytest.raises(WorkerError, match=r"Stubborn: stubborn \(raised on rank 0, before its first step\)"):
+    with pytest.raises(WorkerError, match=r"Stubborn: stubborn \(raised on rank 0, no step known yet\)"):
         run_gang(engine, fail, 1)
 
 

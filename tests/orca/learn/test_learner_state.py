@@ -169,7 +169,7 @@ def interrupted_everywhere(worker, sync, made, folder):
             torch.manual_seed(0)
             with closing(made.build(worker, group, shared)) as learner:
                 learner.start_epoch(3)
-                learner.load_local(written["mine"])
+                learner.load_local(written["mine"], within_epoch=True)
                 found = ended(learner, learner.train_epoch(Batches(learner, mine, done), {}))
             differ += [(done, key) for key in undisturbed if not same(undisturbed[key], found[key])]
         return differ, undisturbed["digest"], undisturbed["figures"]

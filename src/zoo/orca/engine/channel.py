@@ -163,6 +163,8 @@ class Channel:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._connections: dict[int, _Connection] = {}
         self._strangers: set[socket.socket] = set()
+        #: When bytes last came from each rank.
+        self.heard: dict[int, float] = {}
 
     def __enter__(self) -> Channel:
         return self
@@ -218,6 +220,8 @@ class Channel:
         if not chunk:
             return self._drop(connection)
         connection.incoming += chunk
+        if connection.rank is not None:
+            self.heard[connection.rank] = time.monotonic()
         if connection.rank is None and not self._shake_hands(connection):
             return []
         return list(self._messages(connection))

@@ -90,9 +90,8 @@ def run_gang(
         except WorkerLostError as lost:
             if attempt == options.max_failures:
                 raise
-            left = options.max_failures - attempt
             # As text: whoever keeps the record would keep the frames of the error, and the data in them.
-            logger.warning("%s Restarting the gang (%d restart(s) left).", str(lost), left)
+            logger.warning("%s Restarting the gang (%d of %d times).", str(lost), attempt + 1, options.max_failures)
             if options.again is not None:
                 task = pack((function, options.again(lost)), "the function for the workers")
             size = engine.check_gang(most, least)
@@ -107,11 +106,17 @@ class _Member:
     result: Done | None = None
     failed: bool = False
     step: int | None = None
+    at: int | None = None
     waits: bool = False
     spoke: float = field(default_factory=time.monotonic)
     beat: float = field(default_factory=time.monotonic)
     gathered: list[bytes] = field(default_factory=list)
     stacks: str | None = None
+
+    @property
+    def place(self) -> int | None:
+        """The step that it marked, or else the last that it reported."""
+        return self.step if self.at is None else self.at
 
 
 class _Gang:
@@ -145,7 +150,9 @@ class _Gang:
         """Handle what the workers say until all are done, one has failed, or they are late."""
         started = time.monotonic()
         while not all(member.result for member in self.members):
+            polled = time.monotonic()
             self._handle(self.channel.poll(POLL_SECONDS))
+            self._excuse(time.monotonic() - polled - POLL_SECONDS)
             if self.failed is not None:
                 self._raise_first_cause(*self.failed)
             if (reason := launch.failure()) is not None:
@@ -154,6 +161,13 @@ class _Gang:
                 self._check_started(started)
             else:
                 self._check_alive()
+
+    def _excuse(self, late: float) -> None:
+        """The driver was busy with what it heard, or asleep: for so long nobody could have been heard."""
+        if late > 0:
+            for member in self.members:
+                member.beat += late
+                member.spoke += late
 
     def _handle(self, events: list[tuple[int, Any]]) -> None:
         for rank, message in events:
@@ -211,12 +225,12 @@ class _Gang:
 
     def _on_beat(self, rank: int, member: _Member, beat: Beat) -> None:
         member.waits = beat.waits
-        member.step = beat.step or member.step
+        member.at = beat.step or member.at
 
     def _on_stacks(self, rank: int, member: _Member, stacks: Stacks) -> None:
         member.stacks = stacks.text
         member.waits = stacks.waits
-        member.step = stacks.step or member.step
+        member.at = stacks.step or member.at
 
     def _on_lost(self, rank: int, member: _Member, lost: Lost) -> None:
         if member.result is None and not member.failed:
@@ -265,7 +279,9 @@ class _Gang:
 
     def _check_alive(self) -> None:
         now = time.monotonic()
-        unheard = [rank for rank, member in self._working() if now - member.beat > SILENT_SECONDS]
+        heard = self.channel.heard  # a large message takes its time, and its sender says nothing else meanwhile
+        silence = {rank: now - max(member.beat, heard.get(rank, 0.0)) for rank, member in self._working()}
+        unheard = [rank for rank, seconds in silence.items() if seconds > SILENT_SECONDS]
         if unheard:
             self._raise_lost(unheard, f"nothing was heard from it for {SILENT_SECONDS:.0f} s (node or network lost)")
         if self._to_blame():
@@ -320,7 +336,7 @@ class _Gang:
         member = self.members[rank]
         if member.result is not None:
             return "finished"
-        return _step_words(member.step) + (", waits for others" if member.waits or member.gathered else "")
+        return _step_words(member.place) + (", waits for others" if member.waits or member.gathered else "")
 
     def _raise_first_cause(self, rank: int, failed: Failed) -> None:
         deadline = time.monotonic() + FIRST_CAUSE_SECONDS
@@ -344,7 +360,7 @@ class _Gang:
         self._raise_lost(pending, f"the {self.engine.name} engine gave it up: {reason}", reason)
 
     def _raise_lost(self, ranks: list[int], why: str, cause: BaseException | None = None) -> None:
-        steps = ", ".join(f"rank {rank}: {_step_words(self.members[rank].step)}" for rank in ranks)
+        steps = ", ".join(f"rank {rank}: {_step_words(self.members[rank].place)}" for rank in ranks)
         raise WorkerLostError(
             f"lost rank(s) {_listed(ranks)} of {len(self.members)} on the {self.engine.name} engine ({steps}): {why}.",
             tuple(ranks),
@@ -364,7 +380,7 @@ def raise_worker_error(failed: Failed, where: str, rank: int | None = None) -> N
 
 
 def _step_words(step: int | None) -> str:
-    return "before its first step" if step is None else f"step {step}"
+    return "no step known yet" if step is None else f"step {step}"
 
 
 def _listed(ranks: Any) -> str:

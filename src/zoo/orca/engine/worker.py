@@ -49,13 +49,14 @@ class Worker:
 
     def report(self, step: int | None = None, total: int | None = None, **metrics: Any) -> None:
         """Tell the driver how far this rank is; the step also says where an error happened."""
-        if step is not None:
+        if step is not None and not self._desk.is_marked:
             self._desk.step = step
         self._desk.line.send(Report(step, total, metrics))
 
     def mark(self, step: int) -> None:
-        """Remember the step, for an error that may happen in it, and tell nobody."""
+        """Remember the step, for an error that may happen in it; from now on that of reports does not count for it."""
         self._desk.step = step
+        self._desk.is_marked = True
 
     def all_gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank; all ranks must call it, as often as each other."""
@@ -107,6 +108,7 @@ class _Desk:
     def __init__(self, seat: Seat):
         self.line = Line(seat)
         self.step: int | None = None
+        self.is_marked = False
         self.waiting = Waiting()
         self.welcomed: queue.SimpleQueue[Welcome] = queue.SimpleQueue()
         self.gathered: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()

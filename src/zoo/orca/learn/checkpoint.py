@@ -98,13 +98,27 @@ class Checkpoints:
                 remove_file(_join(self.folder, _base(name)))
 
     def newest(self) -> dict[str, Any] | None:
-        """The state of the newest checkpoint here that can be read; None when there is none."""
+        """The state of the newest checkpoint here that a fit can go on from; None when there is none."""
         for number in sorted((number for _, number, _ in _found(self.folder)), reverse=True):
             try:
-                return read_checkpoint(self.folder, number)
+                state = read_checkpoint(self.folder, number)
             except CheckpointError as error:
                 logger.warning("%s The one before is tried.", error)
+                continue
+            if "progress" in state:
+                self._remove_dropped(state["progress"]["keeper"]["numbers"], number)
+                return state
+            logger.warning("%s holds weights alone. The one before is tried.", self.path(number))
         return None
+
+    def _remove_dropped(self, kept: list[int], newest: int) -> None:
+        """Remove what a process was killed before removing."""
+        if self.keep_last is None:
+            return
+        for _, number, _ in _found(self.folder):
+            if number < newest and number not in kept:
+                for path in self.files(number):
+                    remove_file(path)
 
 
 def run_folder(model_dir: str) -> str:
@@ -177,8 +191,10 @@ def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) 
 def _write_remote(fs: Any, name: str, write: Callable[[IO[bytes]], Any]) -> None:
     protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
     if protocols & _OBJECT_STORES:
-        with fs.open(name, "wb") as file:
-            write(file)
+        # A file that is closed after an error would be uploaded as far as it went.
+        content = io.BytesIO()
+        write(content)
+        fs.pipe_file(name, content.getvalue())
         return
     folder, _, base = name.rpartition("/")
     fs.makedirs(folder, exist_ok=True)
@@ -231,7 +247,7 @@ def _need_plain(value: Any, place: str, tensors: tuple[type, ...]) -> None:
 
 
 def as_plain(value: Any) -> Any:
-    """Figures as a checkpoint takes them: numpy's numbers as Python's, arrays as lists; anything else is left out."""
+    """Figures as a checkpoint takes them: numpy's numbers as Python's, arrays as lists; what is not plain is None."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

@@ -117,6 +117,8 @@ class CheckpointWriter:
         try:
             need_plain(state)
             self.wait()
+            if not self._works:
+                return
             is_best = self.keeper.add(number, figures, complete)
         except Exception as error:
             self._fail(error)
@@ -125,6 +127,11 @@ class CheckpointWriter:
         state["progress"]["keeper"] = self.keeper.state()
         written = Written(number - 1, epoch, self._checkpoints.path(number), is_best)
         self._jobs.put(lambda: self._write(number, state, dropped, written))
+
+    @property
+    def works(self) -> bool:
+        """Whether checkpoints are still written."""
+        return self._works
 
     def wait(self) -> None:
         """Until all is written; raises what went wrong."""

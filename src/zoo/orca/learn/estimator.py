@@ -252,6 +252,7 @@ class Estimator(BaseEstimator):
                 **options,
             )
             outcomes, restarts = self._train(engine, job, record)
+            self._summaries.close()
         self._take(outcomes)
         kept = self._model_dir is not None
         self.result_ = FitResult(
@@ -264,6 +265,7 @@ class Estimator(BaseEstimator):
             stopped=outcomes[0].stopped,
             world_size=len(outcomes),
         )
+        record.end(outcomes[0].stopped)
         return outcomes
 
     def _train(self, engine: Engine, job: FitJob, record: Record) -> tuple[list[Outcome], int]:
@@ -280,12 +282,10 @@ class Estimator(BaseEstimator):
             record.begin()
             shows = not any(isinstance(each, Progress) for each in record.callbacks)
             outcomes = self._run(engine, worker.fit, job, "fit" if shows else None, record.on_report, again)
-            record.end(outcomes[0].stopped)
         except BaseException as error:
+            self._summaries.close()
             record.end(error=error)
             raise
-        finally:
-            self._summaries.close()
         return outcomes, restarts
 
     def _record(
@@ -436,6 +436,7 @@ class Estimator(BaseEstimator):
         found = find_fit(self._model_dir, fit) if resume is not None else None
         if found is not None:
             folder, name = found
+            Checkpoints(folder, name).tidy()
             state = Checkpoints(folder, name).newest()
             if state is not None:
                 self._check_state(state, folder)

@@ -71,8 +71,14 @@ class Learner(ABC):
         """What this rank alone holds between two steps of an epoch: random states, statistics, figures so far."""
 
     @abstractmethod
-    def load_local(self, state: dict[str, Any]) -> None:
-        """Take back what `local_state` gave, after `start_epoch`: the epoch goes on from there to the bit."""
+    def load_local(self, state: dict[str, Any], within_epoch: bool) -> None:
+        """Take back what `local_state` gave, after `start_epoch`, so that training goes on from there to the bit.
+
+        Between two epochs that is only what outlasts an epoch."""
+
+    @abstractmethod
+    def load_figures(self, states: list[dict[str, Any]]) -> None:
+        """Count what several ranks had counted of the epoch so far, by their local states, as this rank's."""
 
     @property
     @abstractmethod

@@ -19,7 +19,6 @@ from zoo.orca.learn.callbacks import Callback, Callbacks
 from zoo.orca.learn.check_report import CheckReport, Finding, words_of
 from zoo.orca.learn.rehearsal import Load, Rehearsal
 from zoo.orca.learn.surroundings import Surroundings, ask_workers, compare_memory, compare_versions, versions
-from zoo.orca.learn.sync import make_sync
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -102,7 +101,7 @@ class _Preflight:
         """The packages of the backend, and what training needs of the estimator."""
         gang = self._estimator._gang
         with self._noting("backend"):
-            make_sync(gang.sync).check()
+            self._estimator._make_sync().check()
             self._say("backend", f"{gang.backend!r} has the packages that it needs")
         with self._noting("loss"):
             self._estimator._check_trainable()
@@ -116,7 +115,7 @@ class _Preflight:
             # Workers can be asked, though the data is of no use.
             engine = self._engine = self._home or asked or current_engine()
             least, most = self._estimator._gang.limits(engine)
-            self._workers = engine.check_gang(most, least if least < most else None)
+            self._workers = engine.check_gang(most, least)
             if self._workers < most:
                 self._warn("workers", f"there is room for {self._workers} of the {most} workers asked for")
             else:

@@ -32,6 +32,7 @@ class StepDone(Event):
 
     batch: int
     steps: int | None
+    world_size: int
     rows: int
     rows_in_epoch: int
     loss: float | None
@@ -118,7 +119,7 @@ class Record:
 
     @property
     def wants_steps(self) -> bool:
-        return self.summaries.train is not None or self.callbacks.overrides("on_step_end")
+        return self.summaries.train is not None or len(self.callbacks) > 0
 
     def on_report(self, rank: int, report: Report) -> None:
         """Handle what a rank reported on its way."""
@@ -138,6 +139,7 @@ class Record:
             event,
             batch=event.batch,
             steps=event.steps,
+            world_size=event.world_size,
             rows=event.rows,
             rows_in_epoch=event.rows_in_epoch,
             loss=event.loss,

@@ -58,7 +58,6 @@ class FitResult:
         best_checkpoint, last_checkpoint: where they are, if any were written.
         stopped: the reason why a callback ended the fit early.
         world_size: workers, when the fit ended.
-        steps: (step, loss, ...) of single steps, if they were reported.
 
     Attributes:
         history: a frame with a row an epoch and a column a figure.
@@ -82,7 +81,6 @@ class FitResult:
         last_checkpoint: str | None = None,
         stopped: str | None = None,
         world_size: int = 1,
-        steps: Sequence[tuple[Any, ...]] = (),
     ) -> None:
         self.history = _history(epochs)
         self.phases = _phases(phases)
@@ -92,7 +90,6 @@ class FitResult:
         self.last_checkpoint = last_checkpoint
         self.stopped = stopped
         self.world_size = world_size
-        self.steps = list(steps)
 
     @property
     def remedy(self) -> str | None:
@@ -113,12 +110,10 @@ class FitResult:
         from matplotlib.figure import Figure
 
         curves = _curves(self.history)
-        panels = len(curves) + bool(self.steps) + bool(len(self.phases))
+        panels = len(curves) + bool(len(self.phases))
         columns, rows = min(panels, _PANELS_A_ROW), -(-panels // _PANELS_A_ROW)
         figure = Figure(figsize=(5 * max(columns, 1), 4 * max(rows, 1)), layout="constrained")
         axes = iter([figure.add_subplot(rows, columns, number + 1) for number in range(panels)])
-        if self.steps:
-            _draw_steps(next(axes), self.steps)
         for name, names in curves.items():
             _draw_curves(next(axes), name, self.history[names])
         if len(self.phases):
@@ -183,12 +178,6 @@ def _draw_curves(axes: Axes, title: str, columns: pd.DataFrame) -> None:
     axes.set(title=title, xlabel="epoch")
     axes.locator_params(axis="x", integer=True)
     axes.legend()
-
-
-def _draw_steps(axes: Axes, steps: list[tuple[Any, ...]]) -> None:
-    known = [(step, loss) for step, loss, *_ in steps if loss is not None]
-    axes.plot([step for step, _ in known], [loss for _, loss in known], linewidth=1)
-    axes.set(title="loss by step", xlabel="step")
 
 
 def _draw_phases(axes: Axes, phases: pd.DataFrame) -> None:

@@ -216,8 +216,9 @@ class _Fit:
         self._batch = 0
         self._rows = 0
         self._score: float | None = None
-        self._first_step = self.where.neval
         self._saved: int | None = None
+        self._measured: int | None = None
+        self._resumed: dict[str, Any] | None = None
         self._progress = _Progress(worker, source, job)
         self._writer = self._make_writer()
         self._when_to_validate = Watch(job.validation_trigger, group)
@@ -225,15 +226,15 @@ class _Fit:
 
     def run(self) -> Outcome:
         first, batch = self._take_up()
-        self.callbacks.call("on_fit_start", self._now())
+        self._call("on_fit_start")
         for epoch in range(first, self.job.last_epoch):
             if self.stopped is not None:
                 break
             self._epoch(epoch, batch)
             batch = 0
-        self.callbacks.call("on_fit_end", self._now(stopped=self.stopped))
         if self.job.saving is not None and self.job.saving.at_end and self._saved != self.where.neval:
             self._save()
+        self.callbacks.call("on_fit_end", self._now(stopped=self.stopped))
         if self._writer is not None:
             self._writer.wait()
         self._progress.flush()
@@ -255,11 +256,14 @@ class _Fit:
 
     def _epoch(self, epoch: int, first: int) -> None:
         self.learner.start_epoch(epoch)
-        if first:
-            self._take_up_epoch()
-        else:
-            self._validated, self.seen = {}, 0
-        self.callbacks.call("on_epoch_start", self._now(epoch=epoch + 1, batch=first, rows_in_epoch=self.where.records))
+        if self._resumed is not None:
+            self._take_up_epoch(self._resumed)
+        if not first:
+            self._validated, self.seen, self.where.records = {}, 0, 0
+        self.moment = self._now(epoch=epoch + 1, batch=first, rows_in_epoch=self.where.records)
+        self._call("on_epoch_start")
+        if self.stopped is not None:
+            return
         batches = _Batches(self, self.source.epoch(epoch, first), first)
         info = {"epoch_idx": epoch, "num_steps": self.source.steps} | self.job.info
         with self.clock.training():
@@ -281,9 +285,9 @@ class _Fit:
     def _end_epoch(self, figures: dict[str, Any]) -> None:
         """Put all ranks' figures of an epoch together; rank 0's callbacks may add to them."""
         combined = combine_epoch(self.worker.all_gather(figures))
-        self._figures |= combined
         self.moment = self._now(epoch=figures["epoch"], batch=figures["batch_count"], figures=combined)
         self._call("on_epoch_end")
+        self._figures |= combined
         self.epochs.append(figures)
         self.history.append(combined)
         self._progress.tell(EpochDone(self.where.neval - 1, figures["epoch"], time.time(), combined))
@@ -292,14 +296,15 @@ class _Fit:
         """Remember the step's rate for its summary, and its number for an error that may happen in it."""
         self.seen += share.rows
         self.moment.rate = self.learner.rate
-        self.worker.mark(self.where.neval - self._first_step + 1)
+        self.worker.mark(self.where.neval)
 
     def step_done(self, share: Share, batch: int) -> bool:
         """A step that was not the last of its epoch is done; tells whether there is to be another."""
         with self.clock.pause():
             self._count(share, batch, ends_epoch=False)
             self._batch = batch
-            self._save_if_due()
+            if self.stopped is None:  # else the epoch's end sees to it
+                self._save_if_due()
         return self.stopped is None
 
     def _count(self, share: Share, batch: int, ends_epoch: bool) -> None:
@@ -316,7 +321,10 @@ class _Fit:
         self._validate_if_due()
 
     def _validate_if_due(self) -> None:
-        if self.job.validation is not None and self._when_to_validate.fires(self.where):
+        if self.job.validation is None or not self._when_to_validate.fires(self.where):
+            return
+        if self._measured != self.where.neval:
+            self._measured = self.where.neval
             with self.clock.phase("validation"):
                 self._validate(self.job.validation)
 
@@ -370,6 +378,7 @@ class _Fit:
         if saving is None:
             return
         number = self.where.neval
+        self._progress.flush()  # a fit that goes on from here will not take these steps again
         with self.clock.phase("checkpoint"):
             state = self.learner.state() | {"epoch": self.where.epoch, "neval": number}
             ranks = self.worker.all_gather(self._mine())
@@ -377,14 +386,22 @@ class _Fit:
                 state["progress"] = self._shared() | {"ranks": ranks}
                 self._writer.submit(number, self.moment.epoch, state, self._figures, complete=bool(self.history))
         self._saved = number
-        if self.callbacks.overrides("on_checkpoint"):
-            self.callbacks.call("on_checkpoint", self._now(checkpoint=saving.checkpoints.path(number)))
+        if self.job.callbacks.overrides("on_checkpoint") and self._is_written():
+            self.moment.checkpoint = saving.checkpoints.path(number)
+            self._call("on_checkpoint")
         self._progress.pause_over()
+
+    def _is_written(self) -> bool:
+        """Wait until the checkpoint is there, on all ranks; tells whether it is."""
+        if self._writer is not None:
+            self._writer.wait()
+        return self.worker.all_gather(self._writer is not None and self._writer.works)[0]
 
     def _mine(self) -> dict[str, Any]:
         """What a checkpoint must hold of this rank."""
         return {
-            "learner": self.learner.local_state() if self._batch else {},
+            "learner": self.learner.local_state(),
+            "phases": self.clock.phases(),
             "epochs": as_plain(self.epochs),
             "seen": self.seen,
             "callbacks": self.callbacks.state(),
@@ -422,10 +439,13 @@ class _Fit:
         self._saved = self.where.neval
         self._rows, self._validated, self._figures = progress["rows"], progress["validated"], progress["figures"]
         self._batch, self._score, self.history = progress["batch"], progress["score"], progress["history"]
-        if progress["last_epoch"] == self.job.last_epoch:  # a fit that is given more epochs goes on
-            self.stopped = progress["stopped"]
-        mine = self._my_part(progress)
+        mine = self._resumed = self._my_part(progress)
         self.epochs = mine["epochs"]
+        if progress["last_epoch"] == self.job.last_epoch:
+            self.stopped = progress["stopped"]
+        elif progress["stopped"] is not None:
+            self._begin_epoch_again()
+        self.clock.add(mine["phases"])
         self.callbacks.load(mine["callbacks"])
         for watch, state in zip((self._when_to_validate, self._when_to_save), progress["triggers"], strict=True):
             watch.load(state)
@@ -439,14 +459,25 @@ class _Fit:
         if len(ranks) == self.worker.world_size:
             return ranks[self.worker.rank]
         seen = sum(each["seen"] for each in ranks) if self.worker.rank == 0 else 0
-        return ranks[0] | {"learner": {}, "epochs": list(progress["history"]), "seen": seen}
+        figures = [each["learner"] for each in ranks] if self.worker.rank == 0 else []
+        epochs = list(progress["history"])
+        return ranks[0] | {"learner": {}, "phases": {}, "epochs": epochs, "seen": seen, "figures": figures}
 
-    def _take_up_epoch(self) -> None:
-        """Go on in the middle of an epoch that began before this gang did."""
-        mine = self._my_part(self.job.state["progress"])  # type: ignore[index]
+    def _begin_epoch_again(self) -> None:
+        """A fit that a callback stopped is given more epochs: the one it was stopped in is run from its beginning."""
+        if self._batch:
+            self._batch = 0
+            self.epochs.pop()
+            self.history.pop()
+
+    def _take_up_epoch(self, mine: dict[str, Any]) -> None:
+        """Go on with what this rank had for itself when the checkpoint was taken."""
+        self._resumed = None
         self.seen = mine["seen"]
         if mine["learner"]:
-            self.learner.load_local(mine["learner"])
+            self.learner.load_local(mine["learner"], within_epoch=self._batch > 0)
+        elif self._batch:
+            self.learner.load_figures(mine["figures"])
 
 
 class _Batches:
@@ -532,6 +563,11 @@ class _Clock:
     def phases(self) -> dict[str, float]:
         return dict(self._seconds)
 
+    def add(self, phases: dict[str, float]) -> None:
+        """Count what passed before this gang was started."""
+        for name, seconds in phases.items():
+            self._seconds[name] += seconds
+
     @contextmanager
     def training(self) -> Iterator[None]:
         """All of an epoch's training; what other phases take within it is theirs."""
@@ -592,6 +628,7 @@ class _Progress:
                     time=moment.time,
                     batch=moment.batch,
                     steps=moment.steps,
+                    world_size=moment.world_size,
                     rows=moment.rows,
                     rows_in_epoch=moment.rows_in_epoch,
                     loss=moment.loss,

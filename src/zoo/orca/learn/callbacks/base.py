@@ -112,7 +112,7 @@ class Callback:
     on_driver: bool = False
 
     def on_fit_start(self, run: Run) -> None:
-        """Called before the first step of a fit."""
+        """Called before the first step of a fit, and again, with what it remembers, when workers were started anew."""
 
     def on_epoch_start(self, run: Run) -> None:
         """Called before the first step of an epoch, and when an epoch is taken up again in its middle."""
@@ -127,7 +127,7 @@ class Callback:
         """Called after an epoch; its figures are in `run.figures`."""
 
     def on_checkpoint(self, run: Run) -> None:
-        """Called after a checkpoint was written to `run.checkpoint`."""
+        """Called when a checkpoint is there, at `run.checkpoint`. On workers, training waits for it to be written."""
 
     def on_fit_end(self, run: Run) -> None:
         """Called at the end of a fit; on the driver also when it failed, with `run.error`."""

@@ -72,6 +72,9 @@ class EarlyStopping(Callback):
         'train_loss was not better than 0.4 (epoch 2) for 2 epochs'
     """
 
+    # Of its ranks one decides for all: a figure may be there on rank 0 alone.
+    rank_zero_only = True
+
     def __init__(
         self, monitor: str = "val_loss", patience: int = 3, min_delta: float = 0.0, mode: str = "auto"
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
     from zoo.orca.feed.base import Share
     from zoo.orca.learn.sync import Group
+
+logger = logging.getLogger("zoo.orca")
 
 
 @dataclass
@@ -153,6 +156,11 @@ class TorchLearner(Learner):
     def after_epoch(self, rows: int, loss: float | None, score: float | None) -> None:
         self.replica.average_buffers(self.models, rows)
         self._has_own_buffers = False
+        if self.replica.holds and self.rank == 0:
+            logger.warning(
+                "the epoch ended in the middle of a step of several batches (accumulate): the gradients of its last "
+                "batches are left out. Was it stopped, or does the loader give fewer batches than its length says?"
+            )
         if self.schedule is not None:
             self.schedule.observe(loss, score)
 
@@ -227,15 +235,20 @@ class TorchLearner(Learner):
         }
 
     @torch.no_grad()
-    def load_local(self, state: dict[str, Any]) -> None:
-        self._batch, self._rows = state["batch"], state["rows"]
+    def load_local(self, state: dict[str, Any], within_epoch: bool) -> None:
         for name, buffer in named_buffers(self.models):
             buffer.copy_(state["buffers"][name])
-        self.operator._meters.load(state["meters"])
-        self._take_held(state["held"], waits=self._batch % self.recipe.numerics.accumulate != 0)
         if state["own"]:
             self.operator.load_state_dict(state["own"])
-        load_generators(state["generators"], self.device)
+        if within_epoch:
+            self._batch, self._rows = state["batch"], state["rows"]
+            self.operator._meters.load(state["meters"])
+            self._take_held(state["held"], waits=self._batch % self.recipe.numerics.accumulate != 0)
+            load_generators(state["generators"], self.device)
+
+    def load_figures(self, states: list[dict[str, Any]]) -> None:
+        for state in states:
+            self.operator._meters.add(state["meters"])
 
     def digest(self) -> str:
         return self.replica.digest(self.models)

@@ -56,6 +56,14 @@ class AverageMeter:
     def load(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
+    def add(self, state: dict[str, Any]) -> None:
+        """Count what another one counted."""
+        self.val = state.get("val", self.val)
+        self.sum += state["sum"]
+        self.count += state["count"]
+        if self.count:
+            self.avg = self.sum / self.count
+
 
 class AverageMeterCollection:
     """An average for each number that batches report."""
@@ -83,6 +91,13 @@ class AverageMeterCollection:
         self._meters.clear()
         for name, known in state["meters"].items():
             self._meters[name].load(known)
+
+    def add(self, state: dict[str, Any]) -> None:
+        """Count what another one counted of the same batches."""
+        self._batches = max(self._batches, state["batches"])
+        self.n += state["n"]
+        for name, known in state["meters"].items():
+            self._meters[name].add(known)
 
     def averages(self) -> dict[str, Any]:
         """Each number's average."""
