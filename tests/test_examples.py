@@ -45,7 +45,7 @@ LINES = {
         "rank 1 raised at step 3: row 17 has no label",
     ],
 }
-# One is about Spark alone. The others run anywhere; an engine takes long to start, so some of them share the clusters out.
+# One is about Spark alone. The others run anywhere; engines take long to start, so some of them share the clusters out.
 ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
     "custom_operator.py": ("local", "ray"),
