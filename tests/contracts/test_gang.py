@@ -265,13 +265,13 @@ def test_a_rank_that_does_not_answer_is_blamed(engine, monkeypatch):
 def test_others_may_wait_for_a_rank_that_works_on(engine):
     def work(worker):
         with worker.waiting():
-            for step in range(4):
+            for step in range(12):
                 if worker.rank == 1:
                     worker.report(step=step)
-                time.sleep(0.5)
+                time.sleep(0.25)
         return "done"
 
-    assert run_gang(engine, work, 2, options=GangOptions(stall_timeout=1)) == ["done", "done"]
+    assert run_gang(engine, work, 2, options=GangOptions(stall_timeout=2)) == ["done", "done"]
 
 
 def test_more_workers_than_slots(engine):

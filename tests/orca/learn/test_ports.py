@@ -93,6 +93,14 @@ def doors():
     return found
 
 
+def name_of(pid):
+    """What a process is called; nothing if it is gone, as idle processes of Ray may be at any time."""
+    try:
+        return psutil.Process(pid).name()
+    except psutil.NoSuchProcess:
+        return None
+
+
 class Evil:
     """Who unpickles this makes a folder."""
 
@@ -199,7 +207,7 @@ def look_around(engine, backend, folder, before, stranger):
     for door in local - libraries - {channel}:  # Spark's own, which ask for its secret
         stranger.try_everything(door)
     if rays:
-        (head,) = (door.port for door in before if psutil.Process(door.pid).name() == "gcs_server")
+        (head,) = (door.port for door in before if name_of(door.pid) == "gcs_server")
         for port, said in ask_ray([head, *(door.port for door in rays)]).items():
             assert said == {"UNAUTHENTICATED", "UNIMPLEMENTED"}, port
 
