@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from zoo.orca.engine.gang import run_gang
-from zoo.orca.engine.local import LocalEngine
 from zoo.orca.feed.base import Share
 from zoo.orca.learn.checkpoint import read_state, write_state
 from zoo.orca.learn.metrics import MSE
@@ -20,13 +18,6 @@ from zoo.orca.learn.sync import make_sync
 
 STEPS = 7
 ROWS = 6
-
-
-@pytest.fixture(scope="module")
-def gang():
-    """Gangs on an embedded engine of this module's own, so that its processes are started once."""
-    with LocalEngine(cores=4) as engine:
-        yield lambda function, n, *args: run_gang(engine, function, n, *args)
 
 
 @pytest.fixture(autouse=True)

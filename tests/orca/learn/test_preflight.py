@@ -17,6 +17,7 @@ from nets import CLASSES, LABELS, REGRESSION, ROWS, X, Y, classifier, linear, ma
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from zoo.orca import feed
 from zoo.orca.data import XShards
 from zoo.orca.engine.pickling import find_culprit
 from zoo.orca.errors import (
@@ -33,6 +34,7 @@ from zoo.orca.errors import (
     PreconditionError,
     VersionMismatchError,
 )
+from zoo.orca.feed import taste
 from zoo.orca.learn.callbacks import Callback
 from zoo.orca.learn.check_report import CheckReport, Finding
 from zoo.orca.learn.pytorch import TrainingOperator
@@ -617,3 +619,7 @@ def test_a_report_reads_well_and_raises():
     assert raised.value is error
     assert "<td>✗</td><td>data</td>" in report._repr_html_()
     assert str(CheckReport([])) == "Nothing stands in the way of fit."
+
+
+def test_all_that_fit_takes_can_be_tasted():
+    assert taste._TASTERS.keys() == feed._MAKERS.keys()

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from zoo.orca.engine.gang import run_gang
-from zoo.orca.engine.local import LocalEngine
 from zoo.orca.errors import PreconditionError
 from zoo.orca.learn.pytorch.replica import Replica
 from zoo.orca.learn.sync import make_sync
@@ -37,13 +36,6 @@ OPTIMIZERS = {
     "asgd": (torch.optim.ASGD, {"lr": 0.05, "t0": 1.0}),
     "rprop": (torch.optim.Rprop, {"lr": 0.01}),
 }
-
-
-@pytest.fixture(scope="module")
-def gang():
-    """Gangs on an embedded engine of this module's own, so that its processes are started once."""
-    with LocalEngine(cores=4) as engine:
-        yield lambda function, n, *args: run_gang(engine, function, n, *args)
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,7 @@ class Checkpoints:
             try:
                 state = read_checkpoint(self.folder, number)
             except CheckpointError as error:
-                logger.warning("%s The one before is tried.", error)
+                logger.warning("%s The one before is tried.", str(error))
                 continue
             if "progress" in state:
                 self._remove_dropped(state["progress"]["keeper"]["numbers"], number)

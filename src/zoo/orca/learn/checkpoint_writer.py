@@ -151,7 +151,7 @@ class CheckpointWriter:
         self._works = False
         logger.warning(
             "No more checkpoints are written: %s If a worker is lost, training goes on from the last one that was.",
-            error,
+            str(error),
         )
 
     def _write_all(self) -> None:
