@@ -61,6 +61,7 @@ BACKENDS: dict[str, tuple[str, str | None]] = {
     "horovod": ("horovod", None),
     "spark": ("torch_distributed", "spark"),
     "ray": ("torch_distributed", "ray"),
+    "tf2": ("torch_distributed", None),
 }
 
 
@@ -148,6 +149,10 @@ class Estimator(BaseEstimator):
 
     #: When validation data is measured if no trigger says otherwise.
     _validate_when: TriggerCall = EveryEpoch()
+    #: Whether its models take text.
+    _takes_text = False
+    #: Whether calls show no bar of their progress.
+    _quiet = False
     #: What the last fit tells: history, where the time went, restarts, checkpoints. None before the first one.
     result_: FitResult | None = None
 
@@ -216,9 +221,13 @@ class Estimator(BaseEstimator):
         checkpoint_trigger: Any = None,
         callbacks: Any = None,
         resume: str | None = None,
+        validation_trigger: TriggerCall | None = None,
         **options: Any,
     ) -> list[Outcome]:
-        """Train for some epochs, counted over the estimator's life, and take the trained state."""
+        """Train for some epochs, counted over the estimator's life, and take the trained state.
+
+        Validation data is measured at its own trigger, or with checkpoints, or when this kind of estimator does.
+        """
         self._check_trainable()
         trigger = Trigger.convert_trigger(checkpoint_trigger)
         called = Callbacks(callbacks)
@@ -245,7 +254,9 @@ class Estimator(BaseEstimator):
                 state=self._state if state is None else state,
                 train_state=self._where,
                 validation=validation,
-                validation_trigger=Trigger.convert_trigger(copy.deepcopy(checkpoint_trigger)) or self._validate_when,
+                validation_trigger=validation_trigger
+                or Trigger.convert_trigger(copy.deepcopy(checkpoint_trigger))
+                or self._validate_when,
                 saving=saving,
                 callbacks=called.on_workers(),
                 tell_steps=record.wants_steps,
@@ -254,6 +265,7 @@ class Estimator(BaseEstimator):
             outcomes, restarts = self._train(engine, job, record)
             self._summaries.close()
         self._take(outcomes)
+        called.come_home(outcomes[0].callbacks)
         kept = self._model_dir is not None
         self.result_ = FitResult(
             epochs=outcomes[0].history,
@@ -471,7 +483,7 @@ class Estimator(BaseEstimator):
         options = GangOptions(
             max_failures=self._gang.max_failures,
             stall_timeout=self._gang.stall_timeout,
-            description=description,
+            description=None if self._quiet else description,
             on_report=on_report,
             again=again,
         )
@@ -488,6 +500,13 @@ class Estimator(BaseEstimator):
         first = outcomes[0]
         self._where = first.train_state
         self._state = (first.state or {}) | {"epoch": self._where.epoch, "neval": self._where.neval}
+
+    def _adopt(self, state: dict[str, Any], path: str) -> None:
+        """Take a state that was read, if it is this model's."""
+        self._check_state(state, path)
+        # Where a fit stood within an epoch means something to that fit alone.
+        self._state = {key: value for key, value in state.items() if key != "progress"}
+        self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
 
     def set_tensorboard(self, log_dir: str, app_name: str) -> None:
         """Write summaries to `log_dir/app_name/train` and `log_dir/app_name/validation`, for TensorBoard."""

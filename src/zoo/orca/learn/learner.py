@@ -89,5 +89,9 @@ class Learner(ABC):
     def digest(self) -> str:
         """A short text that is equal on two ranks if their weights are equal to the bit."""
 
+    def so_far(self) -> dict[str, Any]:
+        """The figures of the epoch so far over all ranks, which call it together; none where no batch is counted."""
+        return {}
+
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what the learner holds of its group; it cannot train any more."""

@@ -121,6 +121,7 @@ class Outcome:
         rows: the rows of all ranks, over all epochs.
         stopped: why a callback ended the fit before its time.
         state: the state of all, from rank 0.
+        callbacks: what rank 0's callbacks remember.
     """
 
     epochs: list[dict[str, Any]]
@@ -131,6 +132,7 @@ class Outcome:
     rows: int
     stopped: str | None
     state: dict[str, Any] | None
+    callbacks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def fit(worker: Worker, job: FitJob) -> Outcome:
@@ -206,6 +208,8 @@ class _Fit:
             world_size=worker.world_size,
             validates=job.validation is not None,
             model=learner.native,
+            gather=worker.all_gather,
+            so_far=learner.so_far,
         )
         self.epochs: list[dict[str, Any]] = []
         self.history: list[dict[str, Any]] = []
@@ -248,6 +252,7 @@ class _Fit:
             rows=self._rows,
             stopped=self.stopped,
             state=state if self.worker.rank == 0 else None,
+            callbacks=self.callbacks.state() if self.worker.rank == 0 else {},
         )
 
     def close(self) -> None:
@@ -297,6 +302,9 @@ class _Fit:
         self.seen += share.rows
         self.moment.rate = self.learner.rate
         self.worker.mark(self.where.neval)
+        if self.job.callbacks.overrides("on_step_start"):
+            with self.clock.pause():
+                self._call("on_step_start")
 
     def step_done(self, share: Share, batch: int) -> bool:
         """A step that was not the last of its epoch is done; tells whether there is to be another."""
@@ -329,6 +337,7 @@ class _Fit:
                 self._validate(self.job.validation)
 
     def _validate(self, feed: Feed) -> None:
+        self._call("on_validation_start")
         batching = Batching(self.job.batching.batch_size, self.job.batching.seed, shuffle=False)
         with closing(batching.open(feed, self.worker, self.group)) as source:
             figures = measure(self.worker, self.learner, source, info=self.job.info)

@@ -14,7 +14,9 @@ logger = logging.getLogger("zoo.orca")
 HOOKS = (
     "on_fit_start",
     "on_epoch_start",
+    "on_step_start",
     "on_step_end",
+    "on_validation_start",
     "on_validation_end",
     "on_epoch_end",
     "on_checkpoint",
@@ -51,6 +53,9 @@ class Run:
         driver: whether this is the driver.
         stopped: the reason of the first `stop`.
         error: in `on_fit_end` on the driver, what ended the fit before its time.
+        gather: on workers, gives every rank's value of what each rank hands in, by rank; all ranks call it together.
+        so_far: on workers, gives the figures of the epoch so far over all ranks, where the framework counts them by
+            batch; all ranks call it together.
     """
 
     epoch: int = 1
@@ -73,6 +78,8 @@ class Run:
     driver: bool = False
     stopped: str | None = None
     error: BaseException | None = None
+    gather: Callable[[Any], list[Any]] | None = None
+    so_far: Callable[[], dict[str, Any]] | None = None
 
     def stop(self, reason: str) -> None:
         """End training after this step, on all ranks, even if only one asks; the first reason counts."""
@@ -117,8 +124,14 @@ class Callback:
     def on_epoch_start(self, run: Run) -> None:
         """Called before the first step of an epoch, and when an epoch is taken up again in its middle."""
 
+    def on_step_start(self, run: Run) -> None:
+        """Called before each step, on workers; `run.batch` counts the steps of the epoch before it."""
+
     def on_step_end(self, run: Run) -> None:
         """Called after each step."""
+
+    def on_validation_start(self, run: Run) -> None:
+        """Called before validation data is measured, on workers."""
 
     def on_validation_end(self, run: Run) -> None:
         """Called after validation data was measured; its figures are in `run.figures`."""
@@ -138,6 +151,9 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave, after the gang was started again."""
+
+    def come_home(self, state: dict[str, Any]) -> None:
+        """On the driver, when a fit is over: take what rank 0's copy remembers in the end."""
 
 
 class Callbacks:
@@ -198,6 +214,12 @@ class Callbacks:
         for key, callback in self._keyed.items():
             if key in state:
                 callback.load_state_dict(state[key])
+
+    def come_home(self, state: dict[str, dict[str, Any]]) -> None:
+        """Tell the driver's callbacks what rank 0's copies remember."""
+        for key, callback in self._keyed.items():
+            if key in state:
+                callback.come_home(state[key])
 
     def _those(self, are_wanted: Callable[[Callback], bool]) -> Callbacks:
         some = Callbacks()

@@ -269,13 +269,6 @@ class PyTorchEstimator(SharedEstimator):
         self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, state))
         return self._predicting[1]
 
-    def _adopt(self, state: dict[str, Any], path: str) -> None:
-        """Take a state that was read, if it is this model's."""
-        self._check_state(state, path)
-        # Where a fit stood within an epoch means something to that fit alone.
-        self._state = {key: value for key, value in state.items() if key != "progress"}
-        self._where = TrainState(epoch=state.get("epoch", 1), neval=state.get("neval", 1))
-
     def _check_state(self, state: dict[str, Any], path: str) -> None:
         models = as_list(self.get_model())
         weights = state.get("models")

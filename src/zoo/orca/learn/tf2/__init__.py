@@ -1,0 +1,5 @@
+"""Keras 3 on every engine: `Estimator.from_keras(model_creator=...)`."""
+
+from zoo.orca.learn.tf2.estimator import Estimator, TensorFlow2Estimator
+
+__all__ = ["Estimator", "TensorFlow2Estimator"]

@@ -1,0 +1,85 @@
+"""The state of a Keras model as checkpoints hold it: tensors and plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from zoo.orca.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import keras
+
+
+def state_of(model: keras.Model) -> dict[str, Any]:
+    """The weights of a model and the variables of its optimizer, in memory of their own."""
+    optimizer = getattr(model, "optimizer", None)
+    return {
+        "models": [pack_values(model.weights)],
+        "optimizers": [] if optimizer is None else [pack_values(optimizer.variables)],
+        "schedulers": [],
+        "operator": {},
+    }
+
+
+def load_state(model: keras.Model, state: dict[str, Any], path: str = "the state") -> None:
+    """Give a model the weights, and its optimizer the variables, of a state; raises if they are another model's."""
+    load_weights(model, state, path)
+    optimizer = getattr(model, "optimizer", None)
+    for values in state.get("optimizers") or []:
+        if optimizer is None or not values:
+            continue
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        load_values(optimizer.variables, values, f"{path} holds the state of another optimizer")
+
+
+def check_state(model: keras.Model, state: dict[str, Any], path: str) -> None:
+    """Raise a `CheckpointError` if a state is not this model's, which may be changed by it."""
+    if not isinstance(state.get("models"), list) or len(state["models"]) != 1:
+        raise CheckpointError(
+            f"{path} does not hold the weights of a Keras model. Expected what save() or a checkpoint of this "
+            "estimator wrote."
+        )
+    if model.built:
+        load_state(model, state, path)
+
+
+def load_weights(model: keras.Model, state: dict[str, Any], path: str = "the state") -> None:
+    """Give a model the weights of a state alone."""
+    (weights,) = state["models"]
+    load_values(model.weights, weights, f"{path} was written for another model")
+
+
+def pack_values(variables: Iterable[Any]) -> list[torch.Tensor]:
+    """The values of variables as tensors in memory of their own."""
+    return [to_tensor(np.array(each)) for each in variables]
+
+
+def load_values(variables: Sequence[Any], values: Sequence[torch.Tensor], what: str) -> None:
+    """Assign values to variables; a `CheckpointError` where they do not fit."""
+    if len(variables) != len(values):
+        raise CheckpointError(f"{what}: it has {len(values)} arrays, but this one has {len(variables)}.")
+    for variable, value in zip(variables, values, strict=True):
+        if tuple(variable.shape) != tuple(value.shape):
+            raise CheckpointError(
+                f"{what}: {variable.path} has the shape {tuple(variable.shape)} here and {tuple(value.shape)} there."
+            )
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(to_array(value))
+
+
+def to_tensor(array: np.ndarray) -> torch.Tensor:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
