@@ -366,8 +366,8 @@ class Estimator(BaseEstimator):
             )
         return size
 
-    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
-        feed = as_feed(data, columns, self._config, engine, what)
+    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
+        feed = as_feed(data, columns, self._config, engine, what, text=self._takes_text, **options)
         layout = getattr(feed, "layout", None)
         if layout is not None:
             self._known_shapes |= dict(zip(columns.features, layout.shapes, strict=False))

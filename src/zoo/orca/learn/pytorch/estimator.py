@@ -230,10 +230,10 @@ class PyTorchEstimator(SharedEstimator):
         """How workers agree: on their GPUs, where each has one of its own."""
         return DeviceSync(self._gang.sync, self._recipe.numerics.device)
 
-    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
+    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
         if columns.features and not columns.labels:
             self._recipe.check_unlabelled(what)
-        return super()._feed(data, columns, engine, what)
+        return super()._feed(data, columns, engine, what, **options)
 
     def _rehearsal(self) -> TorchRehearsal:
         return TorchRehearsal(self._recipe, self._state)

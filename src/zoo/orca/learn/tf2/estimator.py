@@ -106,12 +106,13 @@ class Estimator:
 
 @dataclass
 class _Call:
-    """What one call of fit or evaluate says about its data."""
+    """What one call of fit or evaluate says about its data: `is_cut` where its first steps are all that counts."""
 
     config: dict[str, Any] = field(default_factory=dict)
     steps: int | None = None
     validation_steps: int | None = None
     first_epoch: int = 0
+    is_cut: bool = False
 
 
 class KerasEstimator(SharedEstimator):
@@ -159,13 +160,19 @@ class KerasEstimator(SharedEstimator):
 
         check_takes(self._recipe.model, batch, what)
 
-    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data") -> Feed:
-        feed = super()._feed(data, columns, engine, what)
+    def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
+        feed = super()._feed(data, columns, engine, what, **options)
         call = self._call
         if what == "validation_data" and call.validation_steps is not None:
             return StepsFeed(feed, call.validation_steps, goes_on=False)
         if what == "data" and call.steps is not None:
             return StepsFeed(feed, call.steps, call.first_epoch)
+        if getattr(feed, "infinite", False) and not call.is_cut:
+            name = "validation_steps" if what == "validation_data" else "steps_per_epoch (evaluate: num_steps)"
+            raise PreconditionError(
+                f"{what} is a dataset that repeats without end, so an epoch of it would never be over. Pass {name}, or "
+                "leave out .repeat()."
+            )
         return feed
 
     def _take(self, outcomes: list[Outcome]) -> None:
@@ -192,7 +199,8 @@ class KerasEstimator(SharedEstimator):
         """The model as it is now; the same one, for processes that hold it already, until training changes it."""
         if self._state is not None and self._predicting is not None and self._predicting[0] is self._state:
             return self._predicting[1]
-        state = None if self._state is None else {"models": self._state["models"]}
+        known = self._state
+        state = None if known is None else {key: known.get(key) for key in ("models", "operator")}
         self._predicting = (self._state, KerasPredictor(uuid.uuid4().hex, self._recipe, state))
         return self._predicting[1]
 
@@ -302,7 +310,8 @@ class TensorFlow2Estimator(KerasEstimator):
         """
         columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         steps = check_num_steps(num_steps)
-        with self._calling(_Call(check_dict(data_config, "data_config"))), self._silent(not verbose):
+        call = _Call(check_dict(data_config, "data_config"), is_cut=steps is not None)
+        with self._calling(call), self._silent(not verbose):
             with calling(callbacks, "test", self.get_model) as tell:
                 figures = self._run_evaluate(_weighted(data, sample_weight), batch_size, columns, steps)
                 plain = {_plain(name): value for name, value in figures.items() if name != "num_samples"}

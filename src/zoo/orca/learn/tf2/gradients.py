@@ -44,10 +44,14 @@ class Gradients:
         self._flats: dict[tuple[Any, ...], list[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]] = {}
 
     def combined(self, gradients: list[Any]) -> list[Any]:
-        """In a graph, or eagerly: the gradients over all ranks, in the place of this rank's."""
+        """In a graph, or eagerly: the gradients over all ranks, in the place of this rank's.
+
+        Those of embeddings become whole arrays, on one rank as well: Keras squares a row's parts one by one, if it has
+        several in a batch, and so other numbers of workers would train otherwise."""
+        dense = [None if each is None else tf.convert_to_tensor(each) for each in gradients]
         if self.group.world_size == 1:
-            return gradients
-        known = [(place, tf.convert_to_tensor(each)) for place, each in enumerate(gradients) if each is not None]
+            return dense
+        known = [(place, each) for place, each in enumerate(dense) if each is not None]
         loss = self.traced_loss if self.traced_loss is not None else tf.constant(np.nan)
         sent = [tf.cast(each, _exchanged(each.dtype)) for _, each in known]
         received = tf.numpy_function(

@@ -17,8 +17,8 @@ from zoo.orca.learn.tf2.gradients import Gradients, check_sums, own_again, reduc
 from zoo.orca.learn.tf2.measures import Measures, as_numbers
 from zoo.orca.learn.tf2.orca_optimizer import OrcaOptimizer
 from zoo.orca.learn.tf2.randomness import seed_generators_of, seed_state
-from zoo.orca.learn.tf2.recipe import KerasRecipe
-from zoo.orca.learn.tf2.state import load_state, load_values, pack_values, state_of
+from zoo.orca.learn.tf2.recipe import KerasRecipe, need_compiled
+from zoo.orca.learn.tf2.state import describe_inputs, load_state, load_values, pack_values, state_of, value_of
 
 if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
@@ -34,11 +34,12 @@ class KerasLearner(Learner):
         self.rank = worker.rank
         self.group = group
         self.model = recipe.build()
+        need_compiled(self.model)
         if recipe.optimizer is not None:
             self.model.optimizer = OrcaOptimizer(recipe.optimizer)
         self._state = state
         self._measures = Measures(self.model, group)
-        self._gradients = Gradients(group, copies=not _is_of_keras(getattr(self.model, "optimizer", None)))
+        self._gradients = Gradients(group, copies=not _is_of_keras(self.model.optimizer))
         self.undo = contextlib.ExitStack()
         self._train = _Traced(self._train_step, self.model)
         self._test = _Traced(self._test_step, self.model)
@@ -50,9 +51,8 @@ class KerasLearner(Learner):
     def _agree(self) -> None:
         """Let the model's steps be steps of all ranks."""
         model = self.model
-        if getattr(model, "optimizer", None) is not None:
-            reduce_in(model.optimizer, self._gradients, self.recipe.clip)
-            self.undo.callback(own_again, model.optimizer)
+        reduce_in(model.optimizer, self._gradients, self.recipe.clip)
+        self.undo.callback(own_again, model.optimizer)
         reductions = _reductions_of(model)
         self._gradients.is_mean = "sum" not in reductions
         self._weighs_by_weights = "mean_with_sample_weight" in reductions
@@ -79,6 +79,7 @@ class KerasLearner(Learner):
     def _count_from_zero(self) -> None:
         self._is_built = self._has_weights = False
         self._when_built: list[Callable[[], None]] = []
+        self._inputs: Any = None
         self._share: Share | None = None
         self._epoch = 0
         self._rows = 0
@@ -91,6 +92,7 @@ class KerasLearner(Learner):
             return
         with _naming(data):
             self.model._symbolic_build(data_batch=data)
+        self._inputs = describe_inputs(data[0])
         if not self._has_weights:
             self._take_weights()
         self._is_built = True
@@ -117,7 +119,7 @@ class KerasLearner(Learner):
             self._state = None
         elif self.group.world_size > 1:
             for variable in self.model.weights:
-                value = np.array(variable)
+                value = value_of(variable)
                 flat = np.ascontiguousarray(value).reshape(-1)
                 self.group.broadcast(flat)
                 variable.assign(flat.reshape(value.shape))
@@ -184,7 +186,7 @@ class KerasLearner(Learner):
         if self._share is None or self._share.rows:
             yield
             return
-        before = [(each, np.array(each)) for each in (*self._buffers, *self._measures.variables)]
+        before = [(each, value_of(each)) for each in (*self._buffers, *self._measures.variables)]
         yield
         for variable, value in before:
             variable.assign(value)
@@ -220,10 +222,10 @@ class KerasLearner(Learner):
 
     @property
     def rate(self) -> float:
-        optimizer = getattr(self.model, "optimizer", None)
+        optimizer = self.model.optimizer
         if isinstance(optimizer, OrcaOptimizer):
             return 0.0 if optimizer.update is None else optimizer.update.rate
-        return 0.0 if optimizer is None else float(np.asarray(optimizer.learning_rate))
+        return float(np.asarray(optimizer.learning_rate))
 
     @property
     def native(self) -> Any:
@@ -240,12 +242,18 @@ class KerasLearner(Learner):
         return {f"train_{name}": value for name, value in figures.items()}
 
     def state(self) -> dict[str, Any]:
-        optimizer = getattr(self.model, "optimizer", None)
-        operator: dict[str, Any] = {"loss": self._gradients.loss, "averages": bool(getattr(optimizer, "use_ema", False))}
+        optimizer = self.model.optimizer
+        operator: dict[str, Any] = {
+            "loss": self._gradients.loss,
+            "averages": bool(optimizer.use_ema),
+            "inputs": self._inputs,
+        }
+        with self._agreed_buffers():
+            state = state_of(self.model)
         if isinstance(optimizer, OrcaOptimizer):
             operator["update"] = optimizer.state()
-        with self._agreed_buffers():
-            return state_of(self.model) | {"operator": operator}
+            state["optimizers"] = []
+        return state | {"operator": operator}
 
     def local_state(self) -> dict[str, Any]:
         return {
@@ -271,7 +279,7 @@ class KerasLearner(Learner):
     def digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for variable in self.model.weights:
-            digest.update(np.ascontiguousarray(variable).tobytes())
+            digest.update(value_of(variable).tobytes())
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -287,7 +295,7 @@ class KerasLearner(Learner):
         buffers = self._buffers
         if self.group.world_size == 1 or not buffers:
             return
-        values = [np.array(each) for each in buffers]
+        values = [value_of(each) for each in buffers]
         flat = np.concatenate([value.astype(np.float64).ravel() * self._rows for value in values] + [[self._rows]])
         self.group.all_reduce(flat)
         if not flat[-1]:
@@ -306,7 +314,7 @@ class KerasLearner(Learner):
         if not self._has_own_buffers or self.group.world_size == 1:
             yield
             return
-        own = [(each, np.array(each)) for each in self._buffers]
+        own = [(each, value_of(each)) for each in self._buffers]
         self._average_buffers()
         try:
             yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.orca.learn.tf2.state import load_values, pack_values, to_array
+from zoo.orca.learn.tf2.state import load_values, pack_values, to_array, value_of
 
 if TYPE_CHECKING:
     import keras
@@ -67,7 +67,7 @@ class Measures:
         """Count what other ranks had counted, too."""
         for state in states:
             for variable, value in zip(self.variables, state, strict=True):
-                variable.assign(np.asarray(variable) + to_array(value))
+                variable.assign(value_of(variable) + to_array(value))
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Measures:
 
     def _contribution(self) -> np.ndarray:
         """What this rank adds, in one buffer: variables say themselves how replicas' values make one."""
-        parts = [np.asarray(each).astype(np.float64).ravel() * self._factor(each) for each in self.variables]
+        parts = [value_of(each).astype(np.float64).ravel() * self._factor(each) for each in self.variables]
         return np.concatenate([*parts, np.zeros(0)])
 
     def _factor(self, variable: Any) -> float:

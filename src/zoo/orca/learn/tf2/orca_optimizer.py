@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.orca.learn.tf.torch_update import TorchUpdate
+from zoo.orca.learn.tf2.state import value_of
 
 
 class OrcaOptimizer(keras.optimizers.Optimizer):
@@ -27,7 +28,7 @@ class OrcaOptimizer(keras.optimizers.Optimizer):
     def build(self, variables: list[Any]) -> None:
         super().build(variables)
         self.update = TorchUpdate(
-            self._method, [each.path for each in variables], [np.array(each) for each in variables]
+            self._method, [each.path for each in variables], [value_of(each) for each in variables]
         )
         if self._waiting is not None:
             self.update.load(self._waiting)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class KerasPredictor:
     """The model for prediction, as it travels to the workers; loaded once in each process."""
 
+    takes_text = True
+
     def __init__(self, key: str, recipe: KerasRecipe, state: dict[str, Any] | None):
         self.key = key
         self._recipe = recipe

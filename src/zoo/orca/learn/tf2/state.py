@@ -45,19 +45,45 @@ def check_state(model: keras.Model, state: dict[str, Any], path: str) -> None:
             f"{path} does not hold the weights of a Keras model. Expected what save() or a checkpoint of this "
             "estimator wrote."
         )
-    if model.built:
-        load_state(model, state, path)
+    load_state(model, state, path)
 
 
 def load_weights(model: keras.Model, state: dict[str, Any], path: str = "the state") -> None:
-    """Give a model the weights of a state alone."""
+    """Give a model the weights of a state alone; one that was not built is built for the rows it was trained on."""
     (weights,) = state["models"]
+    if not model.built and (inputs := (state.get("operator") or {}).get("inputs")):
+        model(_blank(inputs))
     load_values(model.weights, weights, f"{path} was written for another model")
+
+
+def describe_inputs(x: Any) -> Any:
+    """What a model was called with, as plain data."""
+    if isinstance(x, dict):
+        return {key: describe_inputs(each) for key, each in x.items()}
+    if isinstance(x, list | tuple):
+        return [describe_inputs(each) for each in x]
+    return f"{x.dtype.name}:{','.join(str(size) for size in x.shape[1:])}"
+
+
+def _blank(inputs: Any) -> Any:
+    """A row of zeros for what `describe_inputs` described."""
+    if isinstance(inputs, dict):
+        return {key: _blank(each) for key, each in inputs.items()}
+    if isinstance(inputs, list):
+        return tuple(_blank(each) for each in inputs)
+    dtype, _, shape = inputs.partition(":")
+    shape = (1, *(int(size) for size in shape.split(",") if size))
+    return np.full(shape, b"", object) if dtype == "string" else np.zeros(shape, dtype)
 
 
 def pack_values(variables: Iterable[Any]) -> list[torch.Tensor]:
     """The values of variables as tensors in memory of their own."""
-    return [to_tensor(np.array(each)) for each in variables]
+    return [to_tensor(value_of(each)) for each in variables]
+
+
+def value_of(variable: Any) -> np.ndarray:
+    """The value of a Keras variable, in memory of its own."""
+    return np.asarray(variable.value.numpy())
 
 
 def load_values(variables: Sequence[Any], values: Sequence[torch.Tensor], what: str) -> None:
