@@ -244,32 +244,28 @@ def _shared_value(ref: Any) -> Any:
     return require("ray", "The Ray engine").get(ref)
 
 
-class _Member:
-    """The actor that a rank runs in."""
-
-    def sit(self, seat: Seat, dealt: list[tuple[int, Recipe]]) -> None:
-        sit(seat, dealt_shards(dealt))
+def _sit(seat: Seat, dealt: list[tuple[int, Recipe]]) -> None:
+    """What a rank runs, in a process that Ray may use again: what was imported there is there for the next gang."""
+    sit(seat, dealt_shards(dealt))
 
 
 class RayLaunch(Launch):
-    """A gang's actors, one a bundle of a placement group."""
+    """A gang's tasks, one a bundle of a placement group."""
 
     def __init__(self, ray: Any, group: Any, seats: Sequence[Seat], dealt: list[list[tuple[int, Recipe]]]):
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._ray = ray
         self._group = group
-        self._actors = [
-            ray.remote(_Member)
-            .options(
+        task = ray.remote(_sit)
+        self._runs = [
+            task.options(
                 num_cpus=1,
+                max_retries=0,  # the gang as a whole is started again, never one of its ranks
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank),
-            )
-            .remote()
-            for rank in range(len(seats))
+            ).remote(seat, mine)
+            for rank, (seat, mine) in enumerate(zip(seats, dealt, strict=True))
         ]
-        rounds = zip(self._actors, seats, dealt, strict=True)
-        self._runs = [actor.sit.remote(seat, mine) for actor, seat, mine in rounds]
 
     def failure(self) -> BaseException | None:
         ended, _ = self._ray.wait(self._runs, num_returns=len(self._runs), timeout=0)
@@ -281,9 +277,9 @@ class RayLaunch(Launch):
         return None
 
     def stop(self, grace: float) -> None:
-        self._ray.wait(self._runs, num_returns=len(self._runs), timeout=grace)
-        for actor in self._actors:
-            self._ray.kill(actor)
+        _, running = self._ray.wait(self._runs, num_returns=len(self._runs), timeout=grace)
+        for run in running:
+            self._ray.cancel(run, force=True)
         self._ray.wait(self._runs, num_returns=len(self._runs), timeout=STOP_SECONDS)
         _remove_group(self._group)
 
