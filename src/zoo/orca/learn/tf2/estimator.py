@@ -21,6 +21,7 @@ from zoo.orca.learn.predict import predict
 from zoo.orca.learn.tf2.callbacks import adapt
 from zoo.orca.learn.tf2.learning import KerasLearning
 from zoo.orca.learn.tf2.predictor import KerasPredictor
+from zoo.orca.learn.tf2.preflight import KerasRehearsal
 from zoo.orca.learn.tf2.recipe import KerasRecipe, is_keras3
 from zoo.orca.learn.trigger import TrainState
 
@@ -146,6 +147,9 @@ class KerasEstimator(SharedEstimator):
 
     def _check_trainable(self) -> None:
         self._recipe.check_trainable()
+
+    def _rehearsal(self) -> KerasRehearsal:
+        return KerasRehearsal(self._recipe, self._state)
 
     def _check_state(self, state: dict[str, Any], path: str) -> None:
         from zoo.orca.learn.tf2.state import check_state

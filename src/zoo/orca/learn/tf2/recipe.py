@@ -116,14 +116,13 @@ class KerasRecipe:
 
 @dataclass(frozen=True)
 class Shipped:
-    """A Keras model taken apart: its archive, the classes and functions of the user's in it, and whether it is built.
+    """A Keras model taken apart: its archive, and the classes and functions of the user's in it.
 
     Classes of `__main__` and of modules beside the script are pickled by value where cloudpickle does so.
     """
 
     archive: bytes
     custom_objects: dict[str, Any]
-    optimizer: list[np.ndarray]
 
     @staticmethod
     def of(model: keras.Model) -> Shipped:
@@ -138,9 +137,7 @@ class Shipped:
                     "its layers get_config(), or pass a function model_creator(config) that makes the model."
                 ) from error
             archive = path.read_bytes()
-        optimizer = getattr(model, "optimizer", None)
-        variables = [] if optimizer is None else [np.asarray(each) for each in optimizer.variables]
-        return Shipped(archive, custom_objects_of(model), variables)
+        return Shipped(archive, custom_objects_of(model))
 
     def build(self) -> keras.Model:
         keras = require("keras", "A Keras model")
