@@ -1,4 +1,4 @@
-"""`python -m benchmarks.kills [--engine NAME] [--kills N] [--write]`: kill workers at random moments, compare bits.
+"""`python -m benchmarks.kills [--engine NAME] [--framework NAME] [--kills N] [--write]`: kill workers, compare bits.
 
 Fits of a small model with BatchNorm, dropout, Adam and a scheduler, over data that draws random numbers, write a
 checkpoint every few steps. A thread kills one of the workers (SIGKILL) again and again, at random moments, until N were
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks import keras_kills
 from benchmarks.machine import describe
 from benchmarks.row import ROOT
 from benchmarks.table import write
@@ -33,6 +34,8 @@ from zoo.orca.learn.pytorch import Estimator, TrainingOperator
 
 PAGE = ROOT / "docs" / "recovery.md"
 MODES = {"local": "embedded", "spark": "local", "ray": "ray"}
+#: The backends that take turns.
+FRAMEWORKS = {"torch": ("torch_distributed", "bigdl"), "keras": ("tf2",)}
 WORKERS = 2
 ROWS, BATCH, EPOCHS = 480, 8, 4
 EVERY = "10ba"
@@ -142,26 +145,37 @@ def make_data(config: dict[str, Any], batch_size: int) -> DataLoader:
 def fit(kills: int, draw: random.Random, backend: str) -> Ended:
     """One fit, in which so many workers are killed if it lasts long enough."""
     with tempfile.TemporaryDirectory(prefix="orca-kills-") as folder:
-        est = Estimator.from_torch(
-            model=make_model,
-            optimizer=make_optimizer,
-            loss=torch.nn.CrossEntropyLoss(),
-            scheduler_creator=make_scheduler,
-            training_operator_cls=Mortal,
-            config={"folder": folder if kills else None},
-            backend=backend,
-            num_workers=WORKERS,
-            max_failures=kills,
-        )
         killer = Killer(folder, kills, draw)
         killer.start()
         started = time.monotonic()
         try:
-            est.fit(make_data, EPOCHS, BATCH, checkpoint_trigger=EVERY)
+            if backend == "tf2":
+                est = keras_kills.fitted(WORKERS, kills, folder, STEP_SECONDS, EPOCHS, BATCH, EVERY)
+            else:
+                est = fitted(backend, kills, folder)
         finally:
             killer.stop()
+        seconds = time.monotonic() - started
         figures = repr(est.result_.history.to_dict())
-        return Ended(_digest(est), figures, killer.kills, est.result_.restarts, time.monotonic() - started)
+        weights = keras_kills.digest(est) if backend == "tf2" else _digest(est)
+        return Ended(weights, figures, killer.kills, est.result_.restarts, seconds)
+
+
+def fitted(backend: str, kills: int, folder: str) -> Any:
+    """The PyTorch estimator after its fit."""
+    est = Estimator.from_torch(
+        model=make_model,
+        optimizer=make_optimizer,
+        loss=torch.nn.CrossEntropyLoss(),
+        scheduler_creator=make_scheduler,
+        training_operator_cls=Mortal,
+        config={"folder": folder if kills else None},
+        backend=backend,
+        num_workers=WORKERS,
+        max_failures=kills,
+    )
+    est.fit(make_data, EPOCHS, BATCH, checkpoint_trigger=EVERY)
+    return est
 
 
 def _digest(est: Any) -> str:
@@ -171,12 +185,12 @@ def _digest(est: Any) -> str:
     return found.hexdigest()
 
 
-def run(engine: str, kills: int, seed: int) -> str:
+def run(engine: str, framework: str, kills: int, seed: int) -> str:
     """Kill so many workers of an engine, and give the line of the table; raises if a single bit differs."""
     draw = random.Random(seed)
     init_orca_context(MODES[engine], cores=WORKERS)
     try:
-        calm = {backend: fit(0, draw, backend) for backend in ("torch_distributed", "bigdl")}
+        calm = {backend: fit(0, draw, backend) for backend in FRAMEWORKS[framework]}
         done = fits = 0
         seconds = 0.0
         while done < kills:
@@ -188,7 +202,7 @@ def run(engine: str, kills: int, seed: int) -> str:
             line = f"{engine}, {backend}: {ended.kills} kills, {ended.restarts} restarts, {ended.seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
         each = (seconds - sum(calm[list(calm)[n % len(calm)]].seconds for n in range(fits))) / max(done, 1)
-        return f"| {engine} | {done} | {fits} | {fits} of {fits} | {each:.1f} s |"
+        return f"| {framework}, {engine} | {done} | {fits} | {fits} of {fits} | {each:.1f} s |"
     finally:
         stop_orca_context()
 
@@ -196,13 +210,21 @@ def run(engine: str, kills: int, seed: int) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__)
     parser.add_argument("--engine", action="append", choices=MODES, help="local, spark or ray; all of them by default")
+    parser.add_argument("--framework", action="append", choices=FRAMEWORKS, help="torch or keras; both by default")
     parser.add_argument("--kills", type=int, default=100, help="how many workers are killed on each engine")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they are")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
     logging.getLogger("zoo.orca").setLevel(logging.ERROR)  # a warning for each kill would be a hundred
-    lines = [run(engine, options.kills, options.seed) for engine in options.engine or MODES]
-    head = ["| engine | workers killed | fits | to the bit as undisturbed | a kill costs |", "|---|---|---|---|---|"]
+    lines = [
+        run(engine, framework, options.kills, options.seed)
+        for framework in options.framework or FRAMEWORKS
+        for engine in options.engine or MODES
+    ]
+    head = [
+        "| framework, engine | workers killed | fits | to the bit as undisturbed | a kill costs |",
+        "|---|---|---|---|---|",
+    ]
     text = "\n".join([*head, *lines, "", f"{describe()} Seed {options.seed}."])
     print(text)
     if options.write:
