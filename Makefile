@@ -14,7 +14,7 @@ DEMO_EXTRAS_spark := demo,spark
 DEMO_EXTRAS_ray := demo,ray
 DEV_EXTRAS := torch,tensorflow,spark,ray,image,s3,dev
 
-.PHONY: help demo test lint fmt bench kills clean
+.PHONY: help demo test lint fmt bench kills horovod-tf clean
 
 help:  ## what can be typed here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -45,7 +45,7 @@ demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark o
 test: .venv/.dev  ## every test, on every engine
 	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --engines=$(ENGINES) $(ARGS)
+	$(BIN)/python tests/halves.py --engines=$(ENGINES) $(ARGS)
 
 lint: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff check src tests examples benchmarks docs
@@ -61,6 +61,9 @@ bench: .venv/.bench  ## us, the peers and the limit, side by side
 
 kills: .venv/.dev  ## kill 100 workers on each engine, and compare weights and figures to the bit (about half an hour)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
+
+horovod-tf: .venv/.dev  ## Horovod for TensorFlow too, for creators that use it themselves (once, about 10 minutes)
+	./scripts/horovod.sh $(BIN)/python tensorflow
 
 clean:  ## remove what was installed and made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info demo-output
