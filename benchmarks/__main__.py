@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import sys
 
-from benchmarks import csv_row, gang_rows, ingest_row, predict_rows, train_rows
+from benchmarks import csv_row, gang_rows, ingest_row, keras_rows, predict_rows, train_rows
 from benchmarks.machine import describe
 from benchmarks.row import ROOT, Row, Settings
 from benchmarks.runner import DisagreementError, Result, measure
@@ -41,8 +41,10 @@ def rows(settings: Settings) -> list[Row]:
         *gang_rows.start_rows(),
         *gang_rows.gang_rows(),
         *train_rows.rows(settings),
+        *keras_rows.train_rows(settings),
         ingest_row.row(settings),
         *predict_rows.rows(settings),
+        *keras_rows.predict_rows(settings),
     ]
 
 

@@ -16,6 +16,13 @@ IMAGE = "image"
 PIXELS = 784
 CLASSES = 10
 FILES = 8
+# The widths of the layers of each model, the same in every framework.
+WIDTHS = {
+    "mlp": (PIXELS, 2048, 2048, CLASSES),
+    "small": (WIDTH, 64, 1),
+    "5m": (PIXELS, 1900, 1900, CLASSES),
+    "25m": (PIXELS, 4620, 4620, CLASSES),
+}
 
 
 def make_arrays(folder: Path, rows: int, width: int, classes: int) -> None:

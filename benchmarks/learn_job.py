@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.learn_data import CLASSES, PIXELS, WIDTH
+from benchmarks.learn_data import WIDTHS
 from benchmarks.ranks import WORKERS
 
-Kind = Literal["mlp", "small"]
+Kind = Literal["mlp", "small", "5m", "25m"]
 
 
 class Mlp(nn.Module):
@@ -76,7 +76,8 @@ class Job:
     """One training: `folder` holds the data, `batch_size` is that of all workers together.
 
     Attributes:
-        kind: "mlp", 5.8 million parameters on ten classes; "small", 1409 of them on a plane.
+        kind: "mlp", 5.8 million parameters on ten classes; "5m" and "25m", about so many of them; "small", 1409 on a
+            plane.
     """
 
     folder: str
@@ -92,13 +93,13 @@ class Job:
 
     def model(self) -> nn.Module:
         torch.manual_seed(0)
-        return Mlp(PIXELS, 2048, 2048, CLASSES) if self.kind == "mlp" else Mlp(WIDTH, 64, 1)
+        return Mlp(*WIDTHS[self.kind])
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 
     def loss(self, marks: str) -> nn.Module:
-        return (ClockedCrossEntropy if self.kind == "mlp" else ClockedSquares)(marks, self.steps, self.epochs)
+        return (ClockedSquares if self.kind == "small" else ClockedCrossEntropy)(marks, self.steps, self.epochs)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """The data as mapped files, in the page cache of the machine."""
@@ -108,7 +109,7 @@ class Job:
     def has_learnt(self, state: dict[str, Any], x: np.ndarray, y: np.ndarray) -> bool:
         """Whether weights are better on some rows than those that every contender begins with."""
         rows, targets = torch.as_tensor(x[:500]), torch.as_tensor(y[:500])
-        plain = nn.CrossEntropyLoss() if self.kind == "mlp" else nn.MSELoss()
+        plain = nn.MSELoss() if self.kind == "small" else nn.CrossEntropyLoss()
         model = self.model()
         with torch.no_grad():
             before = plain(model(rows), targets)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-PACKAGES = ("pandas", "pyarrow", "torch", "pyspark", "ray", "lightning", "dask", "polars")
+PACKAGES = ("pandas", "pyarrow", "torch", "tensorflow", "keras", "pyspark", "ray", "lightning", "dask", "polars")
 
 
 def describe(packages: Iterable[str] = PACKAGES) -> str:

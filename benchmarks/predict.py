@@ -5,6 +5,7 @@ Seconds are from a running engine (or from nothing, where there is none) to the 
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Kind = Literal["columns", "images"]
+Framework = Literal["torch", "keras"]
 MEMORY = "4g"
 RAY_CORES = 2 * WORKERS  # its tasks and actors each hold one
 
@@ -41,13 +43,14 @@ def features_of(kind: Kind) -> list[str]:
     return FEATURES if kind == "columns" else [IMAGE]
 
 
-def ours_on_spark(folder: str, kind: Kind, batch_size: int) -> Report:
+def ours_on_spark(folder: str, kind: Kind, batch_size: int, framework: Framework = "torch") -> Report:
     """`Estimator.predict` on a Spark DataFrame."""
     from zoo.orca import stop_orca_context
 
     session = _spark()
+    importlib.import_module(framework)  # torch is there; Keras brings TensorFlow
     start = time.perf_counter()
-    estimator = _estimator(kind)
+    estimator = _estimator(kind, framework, by_columns=True)
     frame = estimator.predict(session.read.parquet(folder), batch_size=batch_size, feature_cols=features_of(kind))
     checksum = _consume_on_spark(frame)
     seconds = time.perf_counter() - start
@@ -56,16 +59,17 @@ def ours_on_spark(folder: str, kind: Kind, batch_size: int) -> Report:
     return Report(seconds, checksum)
 
 
-def ours_embedded(folder: str, kind: Kind, batch_size: int) -> Report:
+def ours_embedded(folder: str, kind: Kind, batch_size: int, framework: Framework = "torch") -> Report:
     """`Estimator.predict` on shards that each hold the rows of a file."""
     from zoo.orca import init_orca_context, stop_orca_context
     from zoo.orca.data import XShards
 
+    importlib.import_module(framework)
     start = time.perf_counter()
     init_orca_context("embedded", cores=WORKERS)
     files = np.array(files_of(folder))
     shards = XShards.partition(files, num_shards=len(files)).transform_shard(_read_shard)
-    estimator = _estimator(kind)
+    estimator = _estimator(kind, framework)
     sums = estimator.predict(shards, batch_size=batch_size).transform_shard(_sum_shard).collect()
     seconds = time.perf_counter() - start
     estimator.shutdown()
@@ -98,7 +102,11 @@ def ours_on_ray(folder: str, kind: Kind, batch_size: int) -> Report:
     return Report(seconds, checksum)
 
 
-def _estimator(kind: Kind) -> Any:
+def _estimator(kind: Kind, framework: Framework = "torch", by_columns: bool = False) -> Any:
+    if framework == "keras":
+        from benchmarks.keras_predict import make_estimator
+
+        return make_estimator(kind, by_columns)
     from zoo.orca.learn.pytorch import Estimator
 
     return Estimator.from_torch(

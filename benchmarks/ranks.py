@@ -1,4 +1,4 @@
-"""Contenders that are plain scripts on several ranks: under torchrun, or as processes that share nothing.
+"""Contenders that are plain scripts on several ranks: under torchrun, as TensorFlow's workers, or sharing nothing.
 
 The process that starts them imports nothing heavy, as no shell would. One rank is `python -m benchmarks.ranks
 MODULE:FUNCTION JSON FOLDER`: it leaves what the function returns in a file.
@@ -6,9 +6,11 @@ MODULE:FUNCTION JSON FOLDER`: it leaves what the function returns in a file.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,27 @@ def under_torchrun(function: str, arguments: dict[str, Any]) -> Report:
     return Report(seconds, **results[0])
 
 
+def as_tensorflow_workers(function: str, arguments: dict[str, Any]) -> Report:
+    """`function(**arguments, marks=a folder)` on each rank, which finds the others by TF_CONFIG, as TensorFlow's
+    strategies do; the first one returns what there is to report."""
+
+    def launch(words: list[str]) -> None:
+        workers = [f"127.0.0.1:{port}" for port in _free_ports(WORKERS)]
+        ranks = [
+            {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(WORKERS),
+                "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
+            }
+            for rank in range(WORKERS)
+        ]
+        _check([subprocess.Popen([sys.executable, "-m", *words], env=os.environ | rank) for rank in ranks])
+
+    with tempfile.TemporaryDirectory() as marks:
+        results, seconds = _collect(launch, function, arguments | {"marks": marks})
+    return Report(seconds, **results[0])
+
+
 def as_plain_processes(function: str, arguments: dict[str, Any]) -> Report:
     """`function(**arguments)` on each rank, which returns numbers to add up."""
 
@@ -48,6 +71,14 @@ def as_plain_processes(function: str, arguments: dict[str, Any]) -> Report:
 def rank_and_size() -> tuple[int, int]:
     """Who this process is."""
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def _check(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -17,12 +17,17 @@ import numpy as np
 import pandas as pd
 
 from zoo.orca.data import XShards
+from zoo.orca.data.tf.data import Dataset
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import _MAKERS, engine_of, kind_of
 from zoo.orca.learn.estimator import BACKENDS
 from zoo.orca.learn.sync import make_sync
+from zoo.orca.learn.tf2.estimator import BACKENDS as KERAS_BACKENDS
+from zoo.orca.learn.tf2.quiet import import_tensorflow
 
 DOCS = Path(__file__).parent
+# Below zoo.orca.learn, and the backends that each takes.
+ESTIMATORS = {"pytorch": [name for name in BACKENDS if name != "tf2"], "tf": ["bigdl"], "tf2": KERAS_BACKENDS}
 ENGINES = {"local": "local", "spark": "Spark", "ray": "Ray"}
 MARKED = re.compile(r"(<!-- support:(\w+) -->\n).*?(<!-- /support -->)", re.DOTALL)
 
@@ -32,8 +37,10 @@ def backends_table() -> str:
     rows = []
     for name, (sync, home) in BACKENDS.items():
         update = "each worker updates its 1/N of the weights" if make_sync(sync).sharded else "every worker, alike"
-        rows.append([f"`{name}`", f"`{sync}`", update, *("yes" if home in (None, each) else "-" for each in ENGINES)])
-    return _table(["backend", "sync", "who updates the weights", *ENGINES.values()], rows)
+        takers = _words([estimator for estimator, backends in ESTIMATORS.items() if name in backends])
+        places = ["yes" if home in (None, each) else "-" for each in ENGINES]
+        rows.append([f"`{name}`", takers, f"`{sync}`", update, *places])
+    return _table(["backend", "estimators", "sync", "who updates the weights", *ENGINES.values()], rows)
 
 
 def data_table() -> str:
@@ -69,11 +76,14 @@ def _stand_ins(engine: str) -> dict[str, Any]:
     import ray.data
     import torch.utils.data
 
+    shards = Mock(XShards, placement=SimpleNamespace(engine=SimpleNamespace(name=engine)))
     return {
-        "XShards": Mock(XShards, placement=SimpleNamespace(engine=SimpleNamespace(name=engine))),
+        "XShards": shards,
         "Spark DataFrame": Mock(pyspark.sql.DataFrame),
         "Ray Dataset": Mock(ray.data.Dataset),
         "DataLoader": torch.utils.data.DataLoader([0]),
+        "tf.data.Dataset": Mock(import_tensorflow().data.Dataset),
+        "orca.data.tf.Dataset": Mock(Dataset, xshards=shards),
         "creator": lambda config: None,
         "pandas DataFrame": pd.DataFrame({"a": [1]}),
         "arrays": np.zeros(1),

@@ -27,6 +27,15 @@ LINES = {
         "|-- prediction: float (nullable = true)",
         "|user|item|rating|prediction|",
     ],
+    "keras_on_arrays.py": [
+        "ended in epoch 9, the weights are those of epoch 6",
+        "they are [1, 7, 4, 6, 3, 1, 3, 9, 1, 7]",
+        "a Keras model as ever: 9,658 parameters",
+    ],
+    "keras_recommender_on_spark.py": [
+        "|-- prediction: float (nullable = true)",
+        "|user|item|rating|prediction|",
+    ],
     "dataloader_script.py": [
         "the same weights, to float tolerance: True",
     ],
@@ -48,13 +57,15 @@ LINES = {
 # One is about Spark alone. The others run anywhere; engines take long to start, so some of them share the clusters out.
 ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
+    "keras_recommender_on_spark.py": ("spark",),
+    "keras_on_arrays.py": ("local", "spark"),
     "custom_operator.py": ("local", "ray"),
     "dataloader_script.py": ("local", "spark"),
     "digits_on_arrays.py": ("local", "ray"),
     "gang.py": ("local", "spark"),
 }
 # The demo names its engine; what these say is the same to the letter.
-SAME_EVERYWHERE = [name for name in LINES if name not in ("demo.py", "recommender_on_spark.py")]
+SAME_EVERYWHERE = [name for name in LINES if name != "demo.py" and not name.endswith("recommender_on_spark.py")]
 
 
 def pytest_generate_tests(metafunc):
@@ -112,8 +123,9 @@ def test_example_says_the_same_on_every_engine(engine_name):
 
 
 @pytest.mark.engines("spark")
-def test_recommender_comes_close_to_held_out_ratings(engine_name):
-    *_, last = re.findall(r"off by (\d\.\d+) on held-out rows", run("recommender_on_spark.py", engine_name).stdout)
+@pytest.mark.parametrize("name", ["recommender_on_spark.py", "keras_recommender_on_spark.py"])
+def test_recommenders_come_close_to_held_out_ratings(engine_name, name):
+    *_, last = re.findall(r"off by (\d\.\d+) on held-out rows", run(name, engine_name).stdout)
     assert float(last) < 0.25
 
 
@@ -121,6 +133,12 @@ def test_recommender_comes_close_to_held_out_ratings(engine_name):
 def test_digits_on_arrays_learn(engine_name):
     (accuracy,) = re.findall(r"held out: {'Top1Accuracy': (\d\.\d+)}", run("digits_on_arrays.py", engine_name).stdout)
     assert float(accuracy) >= 0.9
+
+
+@pytest.mark.engines("local", "spark")
+def test_digits_in_keras_learn(engine_name):
+    (accuracy,) = re.findall(r"'validation_accuracy': (\d\.\d+)}", run("keras_on_arrays.py", engine_name).stdout)
+    assert float(accuracy) >= 0.85
 
 
 def test_demo_learns_and_draws_the_same_on_every_engine(engine_name):

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from benchmarks import ingest_row, learn_data, predict_rows, train_rows
+from benchmarks import ingest_row, keras_rows, learn_data, predict_rows, train_rows
 from benchmarks.__main__ import main, narrow
+from benchmarks.keras_train import has_learnt
 from benchmarks.learn_job import Job, Mlp, read_marks, shuffled
 from benchmarks.ranks import as_plain_processes
 from benchmarks.row import Bar, Contender, Row, Settings
@@ -23,7 +24,8 @@ JOB = Job(folder="", kind="small", rows=100, batch_size=32, epochs=3)
 
 
 def learn_rows(settings):
-    return [*train_rows.rows(settings), ingest_row.row(settings), *predict_rows.rows(settings)]
+    keras = [*keras_rows.train_rows(settings), *keras_rows.predict_rows(settings)]
+    return [*train_rows.rows(settings), ingest_row.row(settings), *predict_rows.rows(settings), *keras]
 
 
 def function_at(place):
@@ -50,7 +52,7 @@ def test_contenders_can_be_called_as_the_row_says(contender):
     work = function_at(contender.work) if isinstance(contender.work, str) else contender.work
     inspect.signature(work).bind(**arguments)
     if "function" in arguments:  # of the ranks that it starts
-        marks = {"marks": ""} if work.__name__ == "under_torchrun" else {}
+        marks = {"marks": ""} if work.__name__ != "as_plain_processes" else {}
         inspect.signature(function_at(arguments["function"])).bind(**arguments["arguments"], **marks)
     if "job" in arguments:
         assert Job(**arguments["job"]).epochs > 1
@@ -59,12 +61,15 @@ def test_contenders_can_be_called_as_the_row_says(contender):
 
 def test_titles_tell_the_parameters_that_the_models_have():
     counts = {
-        kind: sum(each.numel() for each in Job("", kind, 1, 1, 1).model().parameters()) for kind in ("mlp", "small")
+        kind: sum(each.numel() for each in Job("", kind, 1, 1, 1).model().parameters())
+        for kind in ("mlp", "small", "5m", "25m")
     }
     mlp, small = train_rows.rows(FULL)
     assert f"{counts['mlp']:,} parameters" in mlp.title
     assert f"{counts['small']:,} parameters" in small.title
     assert f"{counts['small']:,} parameters" in ingest_row.row(FULL).title
+    for row, kind in zip(keras_rows.train_rows(FULL), ("5m", "25m"), strict=True):
+        assert f"{counts[kind]:,} parameters" in row.title
 
 
 def outcome(name, kind, rate, seconds):
@@ -163,6 +168,13 @@ def test_whether_something_was_learnt_is_seen(tmp_path):
         torch.nn.functional.mse_loss(model(torch.as_tensor(x)), torch.as_tensor(y)).backward()
         optimizer.step()
     assert job.has_learnt(model.state_dict(), x, y)
+
+
+def test_whether_a_keras_model_has_learnt_is_seen_by_its_weights():
+    x, y = np.eye(4, dtype=np.float32), np.arange(4)
+    lost = [np.zeros((4, 3), np.float32), np.zeros(3), np.zeros((3, 4), np.float32), np.zeros(4)]
+    assert not has_learnt(lost, x, y)
+    assert has_learnt([5 * np.eye(4), np.zeros(4), np.eye(4), np.zeros(4)], x, y)
 
 
 def test_parquet_becomes_the_same_matrix_as_was_written(tmp_path):

@@ -7,6 +7,7 @@ import glob
 import itertools
 import os
 import tempfile
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 
 from zoo.orca import OrcaContext
 from zoo.orca.data import XShards
+from zoo.orca.data.tf.data import Dataset
 from zoo.orca.engine.gang import run_gang
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import as_feed
@@ -21,6 +23,8 @@ from zoo.orca.feed.arrays import SharedFeed
 from zoo.orca.feed.plan import Plan
 from zoo.orca.feed.rows import DealtFeed, RowsFeed
 from zoo.orca.feed.shards import Columns
+from zoo.orca.feed.taste import Alone
+from zoo.orca.feed.tf_data import DatasetFeed
 
 COUNT = 17
 SIZES = (0, 5, 0, 1, 9, 2, 0)
@@ -301,6 +305,65 @@ def test_cached_data_is_laid_down_once(engine):
     assert not laid_files() & before
     del feed
     assert not laid_files()
+
+
+def tf_kinds(engine):
+    """Datasets of records (id, pair), label: of the driver's arrays, of files, from Python functions, of shards."""
+    import tensorflow as tf
+
+    def whole(a):
+        return (a, tf.stack([a, a * 10])), tf.cast(a, tf.int64) % 3
+
+    numbers = tf.data.Dataset.from_tensor_slices(ID)
+    large = tf.data.Dataset.from_tensor_slices((ID, np.zeros((COUNT, 20_000), np.float32)))
+    called = numbers.map(lambda a: tf.ensure_shape(tf.numpy_function(lambda value: value, [a], tf.float32), []))
+    in_shards = Dataset.from_tensor_slices(shards(engine, x=ID)).map(lambda record: whole(record["x"]))
+    return {
+        "records": numbers.map(whole).shuffle(COUNT),
+        "batches": numbers.shuffle(COUNT, seed=2).map(whole).batch(BATCH).prefetch(1),
+        "a large constant": large.map(lambda a, zeros: whole(a + zeros[0])).shuffle(5),
+        "unknown length": numbers.filter(lambda a: a >= 0).shuffle(COUNT).map(whole),
+        "python": called.map(whole).shuffle(COUNT),
+        "shards": in_shards,
+    }
+
+
+def test_datasets_of_tensorflow(engine, monkeypatch):
+    """Guarantees 1 and 2, where ranks see the driver's files and where they do not."""
+    made = tf_kinds(engine)
+    feeds = [as_feed(data, engine=engine) for data in made.values()]
+    monkeypatch.setattr(type(engine), "one_machine", property(lambda self: False))
+    in_files = [feed for feed in feeds if isinstance(feed, DatasetFeed)]
+    feeds += [as_feed(data, engine=engine) for name, data in made.items() if name in ("a large constant", "python")]
+    names = [*made, "a large constant, sent", "python, sent"]
+
+    def on_worker(worker, feeds):
+        found = []
+        for feed in feeds:
+            with closing(feed.open(worker, BATCH, seed=3)) as source:
+                found.append([list(source.epoch(0)), list(source.epoch(1)), list(source.epoch(1, start=2))])
+        return found
+
+    ranks = run_gang(engine, on_worker, 3, feeds)
+    for number, name in enumerate(names):
+        epochs = [list(zip(*each, strict=True)) for each in zip(*(rank[number] for rank in ranks), strict=True)]
+        for steps in epochs[:2]:
+            assert sorted(each for shares in steps for each in ids(shares)) == list(range(COUNT)), name
+            assert [len(ids(shares)) for shares in steps] == [6, 6, 5], name
+            for shares in steps:
+                check_rows(shares)
+                assert {share.total for share in shares} == {len(ids(shares))}, name
+        first, second, rest = ([sorted(ids(shares)) for shares in steps] for steps in epochs)
+        assert first != second, name
+        assert rest == second[2:], name
+        if feeds[number] in in_files:
+            assert second == [sorted(ids(shares)) for shares in read_alone(feeds[number])], name
+
+
+def read_alone(feed):
+    """The steps of epoch 1 as one rank in this process is given them."""
+    with closing(feed.open(Alone(), BATCH, seed=3)) as source:
+        return [(share,) for share in source.epoch(1)]
 
 
 def laid_files():

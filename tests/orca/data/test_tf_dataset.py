@@ -6,7 +6,7 @@ import pytest
 
 from zoo.orca.data import XShards
 from zoo.orca.data.tf.data import Dataset
-from zoo.orca.errors import PreconditionError
+from zoo.orca.errors import InvalidArgumentError, PreconditionError
 
 pytestmark = pytest.mark.usefixtures("engine", "tf")
 
@@ -74,3 +74,19 @@ def test_only_xshards_are_taken(data):
     with pytest.raises(PreconditionError, match=r"Expected XShards .* got (ndarray|list|dict)\. Make some") as caught:
         Dataset.from_tensor_slices(data)
     assert isinstance(caught.value, AssertionError)
+
+
+def test_records_as_arrays_for_prediction():
+    texts = np.array(["a", "bc", "", "d", "e", "f"])
+    shards = XShards.partition({"x": X, "text": texts}, num_shards=2)
+    dataset = Dataset.from_tensor_slices(shards).map(lambda record: (record["x"] * 2, record["text"]))
+    found = dataset.as_xshards().collect()
+    assert [shard["x"][0].tolist() for shard in found] == [(X[:3] * 2).tolist(), (X[3:] * 2).tolist()]
+    assert found[0]["x"][1].tolist() == [b"a", b"bc", b""]
+
+
+def test_records_of_no_one_shape_are_refused():
+    dataset = Dataset.from_tensor_slices(XShards.partition(X, num_shards=1))
+    with pytest.raises(InvalidArgumentError, match=r"a RaggedTensor in them\. Make a tensor of it with map"):
+        dataset.slices.arrays({"boxes": [np.ones((1, 5)), np.ones((3, 5))]})
+    assert dataset.slices.arrays(X[:0]).shape == (0,)

@@ -35,11 +35,16 @@ from torch.utils.data.distributed import DistributedSampler
 from zoo.orca import OrcaContext
 from zoo.orca.engine.gang import run_gang
 from zoo.orca.errors import InvalidArgumentError, NotPicklableError
+from zoo.orca.feed.creator import CreatorFeed
 from zoo.orca.feed.loader import LoaderFeed, is_loader
 
 SEED = 11
 
 local = pytest.mark.engines("local")
+
+
+def feed_of(data, engine, config=None):
+    return LoaderFeed(data, engine) if is_loader(data) else CreatorFeed(data, engine, config)
 
 
 class Numbers(Dataset):
@@ -249,7 +254,7 @@ def test_loaders_and_creators_work_in_gangs_of_every_engine(engine):
         DataLoader(given[2].dataset, batch_size=5, num_workers=2),
         shuffled({}, 4),
     ]
-    feeds = [LoaderFeed(each, engine) for each in given]
+    feeds = [feed_of(each, engine) for each in given]
     results, (expected, _) = zip(*run_gang(engine, read_beside_plain_torch, 2, feeds, plain, (0, 1)), strict=True)
     for number, epochs in enumerate(expected):
         mine = [result[number] for result in results]
@@ -490,7 +495,7 @@ CREATORS = {
 @local
 @pytest.mark.parametrize("creator", CREATORS.values(), ids=CREATORS)
 def test_creators_get_the_global_batch_size(engine, creator):
-    feed = LoaderFeed(creator, engine, {"rows": 10})
+    feed = feed_of(creator, engine, {"rows": 10})
     results = run_gang(engine, functools.partial(read, batch_size=5), 2, feed)
     assert together(results) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
@@ -505,7 +510,7 @@ def test_creators_of_a_machine_run_one_after_the_other_when_asked_to(engine, tmp
 
     OrcaContext.serialize_data_creator = True
     try:
-        feed = LoaderFeed(slow, engine)
+        feed = feed_of(slow, engine)
     finally:
         OrcaContext.serialize_data_creator = False
     run_gang(engine, read, 3, feed)
@@ -519,7 +524,7 @@ def differing(config):
 
 
 BAD_CREATORS = {
-    "not a loader": (lambda config: [1, 2], "'<lambda>' must return a torch.utils.data.DataLoader, but returned a "),
+    "not a loader": (lambda config: [1, 2], "'<lambda>' must return a torch.utils.data.DataLoader or .*returned a b"),
     "empty": (lambda config: DataLoader(Numbers(0)), "dataset, a Numbers, is empty"),
     "different": (differing, r"every worker must make the same DataLoader.* rank 0 \d+ rows in \d+ batches and rank 1"),
 }
@@ -529,7 +534,7 @@ BAD_CREATORS = {
 @pytest.mark.parametrize(("creator", "message"), BAD_CREATORS.values(), ids=BAD_CREATORS)
 def test_what_creators_get_wrong_is_told_by_the_worker(engine, creator, message):
     with pytest.raises(InvalidArgumentError, match=message) as caught:
-        run_gang(engine, read, 2, LoaderFeed(creator, engine))
+        run_gang(engine, read, 2, feed_of(creator, engine))
     assert caught.value.rank in (0, 1)
 
 
@@ -555,7 +560,7 @@ BAD_DATA = {
 @pytest.mark.parametrize(("make", "error", "message"), BAD_DATA.values(), ids=BAD_DATA)
 def test_what_is_wrong_with_data_is_told_at_once(make, error, message):
     with pytest.raises(error, match=message):
-        LoaderFeed(make(), None)
+        feed_of(make(), None)
 
 
 @local
@@ -587,7 +592,7 @@ def test_a_sample_can_be_had_without_changing_anything():
     assert torch.equal(generator.get_state(), before[0])
     assert torch.equal(torch.get_rng_state(), before[1])
     assert random.getstate() == before[2]
-    assert LoaderFeed(from_config, None).sample() is None
+    assert feed_of(from_config, None).sample() is None
     assert LoaderFeed(DataLoader(Stream(3)), None).sample() is None
 
 

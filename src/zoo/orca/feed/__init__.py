@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,14 @@ import pandas as pd
 
 from zoo.orca.context import current_engine
 from zoo.orca.data.shard import XShards
+from zoo.orca.data.tf.data import Dataset
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed
 from zoo.orca.feed.columns import missing_column
+from zoo.orca.feed.creator import CreatorFeed
 from zoo.orca.feed.loader import LoaderFeed, is_loader
 from zoo.orca.feed.shards import Columns
+from zoo.orca.feed.tf_data import feed_of_dataset, is_dataset
 from zoo.orca.optional import is_instance_of
 
 if TYPE_CHECKING:
@@ -23,8 +27,11 @@ if TYPE_CHECKING:
 
 EXPECTED = (
     "numpy arrays (x, y) or {'x': ..., 'y': ...}, a pandas DataFrame, an XShards, a Spark DataFrame, a Ray Dataset, "
-    "a torch DataLoader, or a function creator(config, batch_size) that returns a DataLoader"
+    "a torch DataLoader, a tf.data.Dataset, an orca.data.tf.Dataset, or a function creator(config, batch_size) that "
+    "returns a DataLoader or a tf.data.Dataset"
 )
+# What the published interface calls them.
+_PUBLISHED = {"XShards": "SparkXShards"}
 
 
 def kind_of(data: Any) -> str:
@@ -37,6 +44,10 @@ def kind_of(data: Any) -> str:
         return "Ray Dataset"
     if is_loader(data):
         return "DataLoader"
+    if is_dataset(data):
+        return "tf.data.Dataset"
+    if isinstance(data, Dataset):
+        return "orca.data.tf.Dataset"
     if isinstance(data, pd.DataFrame):
         return "pandas DataFrame"
     if isinstance(data, np.ndarray | Mapping | tuple | list):
@@ -49,8 +60,9 @@ def kind_of(data: Any) -> str:
 def engine_of(data: Any, asked: Engine | None = None) -> Engine:
     """Where data is used: where it lies, or on the engine asked for, or on the current one."""
     kind = kind_of(data)
-    if kind == "XShards":
-        found: Engine = data.placement.engine
+    if kind in ("XShards", "orca.data.tf.Dataset"):
+        shards = data if kind == "XShards" else data.xshards
+        found: Engine = shards.placement.engine
     elif kind == "Spark DataFrame":
         from zoo.orca.engine.spark import SparkEngine
 
@@ -75,6 +87,9 @@ def as_feed(
     config: dict[str, Any] | None = None,
     engine: Engine | None = None,
     what: str = "data",
+    text: bool = False,
+    auto_shard_files: bool = False,
+    session: Any = None,
 ) -> Feed:
     """A feed of any data that estimators take.
 
@@ -83,8 +98,13 @@ def as_feed(
         config: what a data creator is called with.
         engine: where to use data that lies nowhere yet; by default what `engine_of` says.
         what: the name of the data in errors.
+        text: whether columns and arrays of texts are let in; batches then hold arrays of bytes.
+        auto_shard_files: let each worker read files of its own, where a tf.data.Dataset reads enough of them.
+        session: where variables and tables that a tf.data.Dataset of a TensorFlow graph uses have their values.
     """
-    return _MAKERS[kind_of(data)](data, columns, config or {}, engine or engine_of(data), what)
+    more = {"auto_shard_files": auto_shard_files, "session": session} if kind_of(data) == "tf.data.Dataset" else {}
+    columns = dataclasses.replace(columns, text=text)
+    return _MAKERS[kind_of(data)](data, columns, config or {}, engine or engine_of(data), what, **more)
 
 
 def _of_shards(data: XShards, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
@@ -108,7 +128,29 @@ def _of_ray_dataset(data: Any, columns: Columns, config: dict[str, Any], engine:
 
 
 def _of_loader(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
-    return LoaderFeed(data, engine, config)
+    return LoaderFeed(data, engine)
+
+
+def _of_creator(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
+    return CreatorFeed(data, engine, config, what)
+
+
+def _of_tf_dataset(
+    data: Any,
+    columns: Columns,
+    config: dict[str, Any],
+    engine: Engine,
+    what: str,
+    auto_shard_files: bool = False,
+    session: Any = None,
+) -> Feed:
+    return feed_of_dataset(data, engine, what, auto_shard_files, session)
+
+
+def _of_orca_dataset(data: Dataset, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
+    from zoo.orca.feed.tf_shards import feed_of_orca_dataset
+
+    return feed_of_orca_dataset(data, what)
 
 
 def _of_frame(data: pd.DataFrame, columns: Columns, config: dict[str, Any], engine: Engine, what: str) -> Feed:
@@ -154,7 +196,9 @@ _MAKERS: dict[str, Callable[..., Feed]] = {
     "Spark DataFrame": _of_spark_frame,
     "Ray Dataset": _of_ray_dataset,
     "DataLoader": _of_loader,
-    "creator": _of_loader,
+    "tf.data.Dataset": _of_tf_dataset,
+    "orca.data.tf.Dataset": _of_orca_dataset,
+    "creator": _of_creator,
     "pandas DataFrame": _of_frame,
     "arrays": _of_arrays,
 }
@@ -166,7 +210,8 @@ def check_same_kind(data: Any, validation: Any) -> None:
     if kinds[0] != kinds[1]:
         raise InvalidArgumentError(
             f"validation_data must be of the same kind as data, but data is {_a(kinds[0])} and validation_data "
-            f"{_a(kinds[1])}. Bring one of them into the form of the other."
+            f"{_a(kinds[1])}: train data and validation data should be both {_PUBLISHED.get(kinds[0], kinds[0])}. "
+            "Bring one of them into the form of the other."
         )
 
 

@@ -59,10 +59,12 @@ class Feed(ABC):
     Attributes:
         engine: where it lies, and so where it is used.
         data: what a gang must be given for it; None when the feed itself carries all that a worker needs.
+        labelled: whether batches carry a target of the user's.
     """
 
     engine: Engine
     data: Placement | None = None
+    labelled: bool = True
 
     def sample(self) -> Any | None:
         """A few rows as a batch, on the driver; None where that would be a job of its own."""

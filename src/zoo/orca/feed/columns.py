@@ -1,7 +1,7 @@
 """Columns of tables (Arrow, pandas, Spark) as numpy arrays, without a loop over rows.
 
 A number is a number of its own dtype, an array of numbers is float32, an ML vector is its dense form in float32. What a
-model cannot be given is refused with the column's name and what to do about it.
+model cannot be given is refused with the column's name and what to do about it; text is let in where it is asked for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def column_to_numpy(
     Args:
         name: the column's name, for errors.
         as_float32_lists: give lists of numbers as float32; otherwise as what they hold.
-        accept_text: let strings through, as arrays of `str` objects.
+        accept_text: let text through, as arrays of `str` or `bytes` objects.
 
     Example:
         >>> column_to_numpy(pa.array([[1, 2], [3, 4]]), "pair")
@@ -126,7 +126,8 @@ def _as_array(vectors: str) -> Any:
 def check_spark_type(kind: Any, name: str, accept_text: bool = False) -> None:
     """Raise a typed error if a column of this Spark type cannot become an array."""
     types = require("pyspark.sql.types", "A Spark DataFrame")
-    numbers = (types.NumericType, types.BooleanType, *((types.StringType,) if accept_text else ()))
+    texts = (types.StringType, types.BinaryType) if accept_text else ()
+    numbers = (types.NumericType, types.BooleanType, *texts)
     if isinstance(kind, types.ArrayType) and not is_vector(kind.elementType):
         check_spark_type(kind.elementType, name, accept_text)
     elif not isinstance(kind, numbers) and not is_vector(kind):
@@ -161,7 +162,7 @@ class _Column:
         kind = array.type
         if array.null_count:
             where = f"in {len(array)} rows" if rows is None else f"inside the arrays of its {rows} rows"
-            raise _missing_values(self._name, array.null_count, where)
+            raise _missing_values(self._name, array.null_count, where, is_text=_is_text(kind))
         if isinstance(kind, pa.BaseExtensionType):
             return self._extension(array, rows)
         if pa.types.is_dictionary(kind):
@@ -247,15 +248,16 @@ def _stack(series: pd.Series, name: Any, accept_text: bool) -> np.ndarray:
         what = f"objects such as a {type(values[0]).__name__} that numpy cannot stack ({error})"
         raise _unusable(name, what, "turn them into numbers or arrays of one shape first") from error
     if accept_text:
-        return series.to_numpy()
+        return series.to_numpy() if stacked.ndim == 1 else np.array(values, dtype=object)
     raise _unusable(name, *_TEXT)
 
 
-def _missing_values(name: Any, count: int, where: str) -> InvalidArgumentError:
+def _missing_values(name: Any, count: int, where: str, is_text: bool = False) -> InvalidArgumentError:
+    filler = "''" if is_text else "0"
     return InvalidArgumentError(
         f"the column {name!r} has {count} missing values (null) {where}, and a model needs a value everywhere. Fill or "
-        f"drop them first: df.na.fill(0, [{name!r}]) or df.na.drop(subset=[{name!r}]) in Spark, fillna or dropna in "
-        "pandas."
+        f"drop them first: df.na.fill({filler}, [{name!r}]) or df.na.drop(subset=[{name!r}]) in Spark, fillna or "
+        "dropna in pandas."
     )
 
 
@@ -274,7 +276,7 @@ def _check_one_shape(name: Any, shapes: set[tuple[int, ...]]) -> None:
 
 
 def _words_of_arrow_type(kind: pa.DataType) -> tuple[str, str]:
-    if _is_text(kind):
+    if _is_text(kind) and not pa.types.is_binary(kind):
         return _TEXT
     if pa.types.is_temporal(kind):
         return _TIME
@@ -304,7 +306,9 @@ def _unusable(name: Any, what: str, remedy: str) -> InvalidArgumentError:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    """Whether a type is that of texts, or of bytes that nothing more is known of."""
+    of_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(kind) for is_kind in (*of_text, pa.types.is_binary, pa.types.is_large_binary))
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -2,7 +2,8 @@
 
 A partition becomes one file a column, the bytes of its rows and nothing else, so that a row is found by arithmetic,
 a partition can be larger than memory, and the ranks of a host share one copy. Scalar columns of one type lie side by
-side in one file, so that a row of many columns is one place to look.
+side in one file, so that a row of many columns is one place to look. Texts have any length, so a column of them has a
+second file that says where each one ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.structure import Spec, as_arguments, describe, flatten, unflatten
+from zoo.orca.feed.text import TEXT, Texts, check_texts, encode, is_text
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Layout:
 
     def __str__(self) -> str:
         arrays = [
-            f"{np.dtype(dtype)}{list(shape) if shape else ''}"
+            f"{'text' if dtype == TEXT else np.dtype(dtype)}{list(shape) if shape else ''}"
             for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
         ]
         count = self.features.leaves
@@ -45,8 +47,11 @@ class Layout:
 
     @cached_property
     def groups(self) -> list[list[int]]:
-        """The columns that share a file: scalars of one type together, others alone."""
-        keys = [(dtype, None if shape == () else number) for number, (dtype, shape) in enumerate(self.columns)]
+        """The columns that share a file: numbers of one type together, others alone."""
+        keys = [
+            (dtype, None if shape == () and dtype != TEXT else number)
+            for number, (dtype, shape) in enumerate(self.columns)
+        ]
         order = sorted(range(len(keys)), key=lambda number: str(keys[number]))
         return [list(group) for _, group in itertools.groupby(order, key=lambda number: keys[number])]
 
@@ -81,28 +86,39 @@ class Writer:
     """Appends rows to the files of one partition.
 
     A retried task must not write into the files of its first attempt, so each writer has a name of its own.
+
+    Args:
+        text: whether arrays of texts are let in.
     """
 
-    def __init__(self, folder: str, partition: int):
+    def __init__(self, folder: str, partition: int, text: bool = False):
+        self._text = text
         self._path = str(Path(folder) / f"{partition}-{uuid.uuid4().hex}")
         self._partition = partition
         self._layout: Layout | None = None
         self._files: list[Any] = []
+        self._ends: list[int] = []
         self._rows = 0
 
     def append(self, features: Any, labels: Any = None, weights: np.ndarray | None = None) -> None:
         """Write rows: structures of arrays whose first dimension counts them."""
-        leaves, layout = layout_of(features, labels, weights)
+        leaves, layout = layout_of(features, labels, weights, self._text)
         if len(leaves[0]) == 0:
             return
         if self._layout is None:
             self._layout = layout
-            self._files = [open(f"{self._path}.{number}", "wb") for number in range(len(layout.groups))]  # noqa: SIM115
+            self._files = [open(path, "wb") for path in _paths(self._path, layout)]  # noqa: SIM115
+            self._ends = [0] * len(layout.groups)
         elif layout != self._layout:
             raise unlike(self._layout, layout, f"partition {self._partition}")
-        for file, group in zip(self._files, layout.groups, strict=True):
-            whole = leaves[group[0]] if len(group) == 1 else np.stack([leaves[number] for number in group], axis=1)
-            file.write(np.ascontiguousarray(whole).data)
+        files = iter(self._files)
+        for number, group in enumerate(layout.groups):
+            whole = leaves[group[0]] if len(group) == 1 else np.stack([leaves[each] for each in group], axis=1)
+            if is_text(whole):
+                whole, ends = encode(whole)
+                next(files).write((ends + self._ends[number]).data)
+                self._ends[number] += len(whole)
+            next(files).write(np.ascontiguousarray(whole).data)
         self._rows += len(leaves[0])
 
     @property
@@ -116,9 +132,9 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(folder: str, partition: int) -> Iterator[Writer]:
+def writing(folder: str, partition: int, text: bool = False) -> Iterator[Writer]:
     """A writer whose files are closed whatever happens."""
-    writer = Writer(folder, partition)
+    writer = Writer(folder, partition, text)
     try:
         yield writer
     finally:
@@ -135,18 +151,33 @@ class Table:
         self._layout = laid.layout
         self._maps = [self._map(laid, number, group) for number, group in enumerate(laid.layout.groups)]
 
-    def _map(self, laid: Laid, number: int, group: list[int]) -> np.ndarray:
+    def _map(self, laid: Laid, number: int, group: list[int]) -> np.ndarray | Texts:
         dtype, shape = self._layout.columns[group[0]]
         shape = (len(group),) if len(group) > 1 else shape
         if 0 in shape:
             return np.empty((laid.rows, *shape), dtype)
-        with open(f"{laid.path}.{number}", "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype).reshape(laid.rows, *shape)
+        if dtype == TEXT:
+            ends = np.frombuffer(_mapped(f"{laid.path}.{number}.ends"), np.int64)
+            return Texts(_mapped(f"{laid.path}.{number}") if ends[-1] else b"", ends, shape)
+        return np.frombuffer(_mapped(f"{laid.path}.{number}"), dtype).reshape(laid.rows, *shape)
 
     @property
-    def groups(self) -> list[np.ndarray]:
+    def groups(self) -> list[np.ndarray | Texts]:
         return self._maps
+
+
+def _mapped(path: str) -> mmap.mmap:
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _paths(path: str, layout: Layout) -> list[str]:
+    """The files of a partition, those with the ends of texts before the texts themselves."""
+    return [
+        each
+        for number, group in enumerate(layout.groups)
+        for each in ([f"{path}.{number}.ends"] if layout.dtypes[group[0]] == TEXT else []) + [f"{path}.{number}"]
+    ]
 
 
 class Rows:
@@ -157,8 +188,8 @@ class Rows:
         self.tables = tables
 
     def blank(self, count: int) -> list[np.ndarray]:
-        """Rows of zeros, for a rank that holds none."""
-        return [np.zeros((count, *shape), dtype) for dtype, shape in self.layout.columns]
+        """Rows of zeros and empty texts, for a rank that holds none."""
+        return [np.full((count, *shape), b"" if dtype == TEXT else 0, dtype) for dtype, shape in self.layout.columns]
 
     def gather(self, picked: Sequence[tuple[int, np.ndarray | slice]], count: int) -> list[np.ndarray]:
         """`count` rows: for each (table, numbers) the rows with those numbers, in the order given."""
@@ -170,12 +201,16 @@ class Rows:
         return leaves
 
     def _gather_group(self, number: int, picked: Sequence[tuple[int, Any]], count: int) -> np.ndarray:
-        source = self.tables[picked[0][0]].groups[number]
-        out = np.empty((count, *source.shape[1:]), source.dtype)
+        first = self.tables[picked[0][0]].groups[number]
+        out = np.empty((count, *first.shape[1:]), first.dtype)
         offset = 0
         for table, numbers in picked:
             source = self.tables[table].groups[number]
-            if isinstance(numbers, slice):
+            if isinstance(source, Texts):
+                texts = source.take(numbers)
+                size = len(texts)
+                out[offset : offset + size] = texts
+            elif isinstance(numbers, slice):
                 size = numbers.stop - numbers.start
                 out[offset : offset + size] = source[numbers]
             else:
@@ -206,24 +241,33 @@ def unlike(expected: Layout, found: Layout, where: str) -> InvalidArgumentError:
 
 def forget(path: str, layout: Layout) -> None:
     """Remove a partition's files; those that are mapped live on until they are unmapped."""
-    for number in range(len(layout.groups)):
+    for each in _paths(path, layout):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{path}.{number}")
+            os.unlink(each)
 
 
-def layout_of(features: Any, labels: Any, weights: np.ndarray | None) -> tuple[list[np.ndarray], Layout]:
+def layout_of(
+    features: Any, labels: Any, weights: np.ndarray | None, text: bool = False
+) -> tuple[list[np.ndarray], Layout]:
+    """The arrays in rows, and what a row is.
+
+    Args:
+        text: whether arrays of texts are let in.
+    """
     leaves, feature_spec = flatten(features)
     label_leaves, label_spec = ([], None) if labels is None else flatten(labels)
     everything = [*leaves, *label_leaves, *([] if weights is None else [np.asarray(weights)])]
-    _check_arrays(everything)
+    _check_arrays(everything, text)
     # Files of other machines bring numbers in their byte order, which no framework takes.
-    everything = [array.astype(array.dtype.newbyteorder("="), copy=False) for array in everything]
-    dtypes = tuple(array.dtype.str for array in everything)
+    everything = [
+        array if is_text(array) else array.astype(array.dtype.newbyteorder("="), copy=False) for array in everything
+    ]
+    dtypes = tuple(TEXT if is_text(array) else array.dtype.str for array in everything)
     shapes = tuple(array.shape[1:] for array in everything)
     return everything, Layout(feature_spec, label_spec, weights is not None, dtypes, shapes)
 
 
-def _check_arrays(arrays: list[np.ndarray]) -> None:
+def _check_arrays(arrays: list[np.ndarray], text: bool) -> None:
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
         raise InvalidArgumentError(
@@ -231,7 +275,9 @@ def _check_arrays(arrays: list[np.ndarray]) -> None:
             "The first dimension of every array counts the records."
         )
     for array in arrays:
-        if array.dtype.hasobject or array.dtype.kind in "USmM":
+        if text and is_text(array):
+            check_texts(array)
+        elif array.dtype.hasobject or array.dtype.kind in "USmM":
             raise InvalidArgumentError(
                 f"features and labels must be numbers, but there is an array of type {array.dtype}. "
                 "Turn text and dates into numbers first (codes, one-hot, timestamps)."

@@ -39,6 +39,7 @@ class RowsFeed(Feed):
         self.engine = engine
         self.parts = tuple(parts)
         self.layout = _need_rows(common_layout(self.parts), what)
+        self.labelled = self.layout.labels is not None
         self._folder = folder
 
     def __getstate__(self) -> dict[str, Any]:

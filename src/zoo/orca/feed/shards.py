@@ -24,6 +24,9 @@ Reader = Callable[[Any], tuple[Any, Any, "np.ndarray | None"]]
 class Columns:
     """Which columns are features, labels and the rows' weights; also reads shards by them.
 
+    Args:
+        text: whether columns and arrays of texts are let in.
+
     >>> Columns(("a",), ("b",))(pd.DataFrame({"a": [1, 2], "b": [3, 4]}))
     ([array([1, 2])], array([3, 4]), None)
     """
@@ -31,6 +34,7 @@ class Columns:
     features: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     weight: str | None = None
+    text: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -51,8 +55,8 @@ class Columns:
             )
         weight = frame_columns(frame, [self.weight])[0] if self.weight else None
         return (
-            frame_columns(frame, self.features),
-            one_or_all(frame_columns(frame, self.labels)) if self.labels else None,
+            frame_columns(frame, self.features, self.text),
+            one_or_all(frame_columns(frame, self.labels, self.text)) if self.labels else None,
             weight,
         )
 
@@ -79,8 +83,8 @@ def check_shard(shard: Any) -> None:
 
 
 def lay(folder: str, partition: int, shards: Iterator[Any], reader: Reader) -> Laid:
-    """Write a partition's shards down as columns."""
-    with writing(folder, partition) as writer:
+    """Write a partition's shards down as columns; texts too, if the reader has a `text` that is true."""
+    with writing(folder, partition, getattr(reader, "text", False)) as writer:
         for shard in shards:
             writer.append(*reader(shard))
     return writer.laid

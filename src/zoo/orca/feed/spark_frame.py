@@ -27,7 +27,7 @@ def feed_of_spark_frame(df: Any, columns: Columns, what: str) -> Feed:
 
 def _lay_down(df: Any, columns: Columns, what: str) -> Feed:
     engine = SparkEngine(df.sparkSession.sparkContext)
-    chosen = select_for_arrow(df, columns.names)
+    chosen = select_for_arrow(df, columns.names, columns.text)
     if not engine.one_machine:
         return DealtFeed(spark_frame_to_placement(chosen), columns, what)
     folder = Folder()
@@ -59,9 +59,11 @@ def _lay_batches(folder: str, columns: Columns) -> Callable[[Iterator[pa.RecordB
 
 
 def _lay(folder: str, partition: int, batches: Iterator[pa.RecordBatch], columns: Columns) -> Laid:
-    with writing(folder, partition) as writer:
+    with writing(folder, partition, columns.text) as writer:
         for batch in batches:
-            arrays = {name: column_to_numpy(batch.column(name), name) for name in columns.names}
+            arrays = {
+                name: column_to_numpy(batch.column(name), name, accept_text=columns.text) for name in columns.names
+            }
             labels = [arrays[name] for name in columns.labels]
             writer.append(
                 [arrays[name] for name in columns.features],

@@ -20,12 +20,15 @@ from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import arrays_as_shard, kind_of, need_columns
 from zoo.orca.feed.base import Feed, Share
 from zoo.orca.feed.columns import column_to_numpy, select_for_arrow
+from zoo.orca.feed.creator import CreatorFeed
 from zoo.orca.feed.laid import layout_of
 from zoo.orca.feed.loader import LoaderFeed
 from zoo.orca.feed.loader_cut import count_rows
 from zoo.orca.feed.rows import Folder, RowsFeed
 from zoo.orca.feed.shards import Columns, lay, one_or_all
-from zoo.orca.feed.structure import unflatten
+from zoo.orca.feed.structure import flatten, unflatten
+from zoo.orca.feed.tf_data import feed_of_dataset
+from zoo.orca.feed.tf_shards import SliceReader, feed_of_rows
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -68,8 +71,8 @@ class Taste:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether there are labels; loaders know best."""
-        return not isinstance(self.feed, RowsFeed) or self.feed.layout.labels is not None
+        """Whether there are labels; loaders and creators know best."""
+        return self.feed.labelled
 
     def share(self, batch_size: int, seed: int) -> Share:
         """A batch: all rows that were tasted, or the first batch of a loader."""
@@ -84,7 +87,7 @@ class Taste:
             with closing(cast(Any, source.epoch(0))) as shares:
                 first = next(shares, None)
         if first is None:
-            raise InvalidArgumentError("the DataLoader gives no batches. Expected at least one: look at its sampler.")
+            raise InvalidArgumentError("the data gives no batches. Expected at least one: look at its sampler.")
         return first
 
     def describe(self, share: Share) -> str:
@@ -119,12 +122,12 @@ def _of_shards(data: Any, columns: Columns, config: dict[str, Any], engine: Engi
 def _of_spark_frame(
     data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int
 ) -> Taste:
-    chosen = select_for_arrow(data, need_columns(columns, data.columns, what).names)
+    chosen = select_for_arrow(data, need_columns(columns, data.columns, what).names, columns.text)
     types = require("pyspark.sql.pandas.types", "A Spark DataFrame")
     # `take` reads one partition, and more only while rows are missing.
     rows = [row.asDict() for row in chosen.take(count)]
     table = pa.Table.from_pylist(rows, schema=types.to_arrow_schema(chosen.schema))
-    arrays = {name: column_to_numpy(table.column(name), name) for name in table.column_names}
+    arrays = {name: column_to_numpy(table.column(name), name, accept_text=columns.text) for name in table.column_names}
     labels = [arrays[name] for name in columns.labels]
     triple = (
         [arrays[name] for name in columns.features],
@@ -143,7 +146,35 @@ def _of_ray_dataset(
 
 
 def _of_loader(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int) -> Taste:
-    return Taste(LoaderFeed(data, engine, config))
+    return Taste(LoaderFeed(data, engine))
+
+
+def _of_creator(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int) -> Taste:
+    return Taste(CreatorFeed(data, engine, config, what))
+
+
+def _of_tf_dataset(data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int) -> Taste:
+    first = feed_of_dataset(data.take(1), engine, what)
+    batched = getattr(first, "batched", False)
+    return Taste(first if batched else feed_of_dataset(data.take(count), engine, what))
+
+
+def _of_orca_dataset(
+    data: Any, columns: Columns, config: dict[str, Any], engine: Engine, what: str, count: int
+) -> Taste:
+    reader = SliceReader(data.slices)
+
+    def first_shard(index: int, shards: Iterator[Any]) -> list[Any]:
+        return [[_first_rows(reader(shard)[0], count) for shard in itertools.islice(shards, 1)]]
+
+    found = [part for (part,) in data.xshards.placement.map(first_shard, changes=False).fetch()]
+    rows = _feed([[(records, None, None) for records in part] for part in found], engine, what)
+    return Taste(feed_of_rows(rows))
+
+
+def _first_rows(records: Any, count: int) -> Any:
+    leaves, spec = flatten(records)
+    return unflatten([leaf[:count] for leaf in leaves], spec)
 
 
 def _of_frame(
@@ -164,7 +195,9 @@ _TASTERS: dict[str, Callable[..., Taste]] = {
     "Spark DataFrame": _of_spark_frame,
     "Ray Dataset": _of_ray_dataset,
     "DataLoader": _of_loader,
-    "creator": _of_loader,
+    "tf.data.Dataset": _of_tf_dataset,
+    "orca.data.tf.Dataset": _of_orca_dataset,
+    "creator": _of_creator,
     "pandas DataFrame": _of_frame,
     "arrays": _of_arrays,
 }
@@ -176,7 +209,7 @@ def pick(shard: Any, columns: Columns, count: int) -> tuple[int, Triple]:
         known = [shard[name] for name in columns.labels if name in shard.columns]
         labels = [each.to_numpy() for each in known if isinstance(each, pd.Series)]
         return len(shard), columns(shard.iloc[_numbers(len(shard), labels, count)])
-    leaves, layout = layout_of(*columns(shard))
+    leaves, layout = layout_of(*columns(shard), columns.text)
     of_features, of_weights = layout.features.leaves, len(leaves) - layout.weighted
     numbers = _numbers(len(leaves[0]), leaves[of_features:of_weights], count)
     few = [leaf[numbers] for leaf in leaves]
@@ -199,12 +232,17 @@ def _numbers(rows: int, labels: list[np.ndarray], count: int) -> np.ndarray:
 def _feed(partitions: list[list[Triple]], engine: Engine, what: str) -> RowsFeed:
     """A feed of rows that lie here, wherever the engine's machines are."""
     folder = Folder()
-    parts = [lay(folder.path, number, iter(each), _as_it_is) for number, each in enumerate(partitions)]
+    parts = [lay(folder.path, number, iter(each), _AsItIs()) for number, each in enumerate(partitions)]
     return RowsFeed(engine, parts, folder, what)
 
 
-def _as_it_is(triple: Any) -> Any:
-    return triple
+class _AsItIs:
+    """Reads what was read already; whether text is let in was asked then."""
+
+    text = True
+
+    def __call__(self, triple: Any) -> Any:
+        return triple
 
 
 def _rows_of(batch: Any) -> int:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.orca.errors import PreconditionError
+from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from zoo.orca.data.shard import XShards
+
+
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,16 @@ class Slices:
         for func in self.maps:
             dataset = dataset.map(func)
         return dataset
+
+    def arrays(self, shard: Any) -> Any:
+        """The records of a shard as arrays, nested as the records are; texts are arrays of bytes."""
+        tf = require("tensorflow", "zoo.orca.data.tf.data.Dataset")
+        records = self(shard)
+        _check_records(tf, records.element_spec)
+        batches = [tf.nest.map_structure(np.asarray, batch) for batch in records.batch(_AT_ONCE)]
+        if not batches:
+            return np.empty(0, np.float32)
+        return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *batches)
 
 
 @dataclass(frozen=True)
@@ -65,9 +78,27 @@ class Dataset:
         """The number of partitions of the XShards."""
         return self.xshards.num_partitions()
 
+    def as_xshards(self) -> XShards:
+        """The records as XShards of {"x": records}: arrays with a row for each record, nested as the records are.
+
+        Example: ``predictions = estimator.predict(dataset.as_xshards())``
+        """
+        slices = self.slices
+        return self.xshards.transform_shard(lambda shard: {"x": slices.arrays(shard)})
+
     def of_shard(self, shard: Any) -> tf.data.Dataset:
         """The tf.data.Dataset of one shard; `slices` does the same on a worker, without the XShards."""
         return self.slices(shard)
+
+
+def _check_records(tf: Any, spec: Any) -> None:
+    for each in tf.nest.flatten(spec):
+        if not isinstance(each, tf.TensorSpec):
+            raise InvalidArgumentError(
+                "the records of an orca.data.tf.Dataset must be tensors of one shape to be put into batches, but there "
+                f"is a {type(each).__name__.removesuffix('Spec')} in them. Make a tensor of it with map() first "
+                "(ragged.to_tensor(shape=...), tf.sparse.to_dense)."
+            )
 
 
 def _without_ragged_lists(tf: Any, value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import engine_of, kind_of
 from zoo.orca.learn.predict.arrays import predict_arrays
-from zoo.orca.learn.predict.model import Predictor, load_once
+from zoo.orca.learn.predict.model import Predictor, load_once, takes_text
 from zoo.orca.learn.predict.output import OutputType
 from zoo.orca.learn.predict.ray_dataset import predict_ray_dataset
 from zoo.orca.learn.predict.sample import spark_sample
@@ -45,7 +45,7 @@ def predict(
     if kind == "XShards":
         return predict_xshards(data, predictor, batch_size, feature_cols, squeeze)
     if kind == "Spark DataFrame":
-        features = spark_sample(data, feature_cols, known_shapes, sample)
+        features = spark_sample(data, feature_cols, known_shapes, sample, takes_text(predictor))
         output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze)
         return predict_spark(data, predictor, batch_size, feature_cols, output)
     if kind == "Ray Dataset":

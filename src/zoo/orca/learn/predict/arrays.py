@@ -19,6 +19,7 @@ from zoo.orca.learn.predict.model import (
     load_here,
     predict_rows,
     read_arguments,
+    takes_text,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def predict_arrays(
         engine: where large input may be predicted.
         num_workers: at most so many tasks at once; the engine's cores by default.
     """
-    features = _features(arrays, feature_cols)
+    features = _features(arrays, feature_cols, takes_text(predictor))
     leaves, _ = flatten(features)
     count_rows(leaves)
     workers = 1 if engine is None else num_workers or engine.cores
@@ -54,14 +55,14 @@ def predict_arrays(
     return _predict_on(engine, workers, predictor, features, batch_size, squeeze)
 
 
-def _features(arrays: Any, feature_cols: Sequence[Any]) -> tuple[Any, ...]:
+def _features(arrays: Any, feature_cols: Sequence[Any], text: bool) -> tuple[Any, ...]:
     if isinstance(arrays, pd.DataFrame):
         if not feature_cols:
             raise PreconditionError(
                 "feature_cols must be given for a pandas DataFrame: a list of column names. "
                 f"It has {list(arrays.columns)}."
             )
-        return tuple(frame_columns(arrays, feature_cols))
+        return tuple(frame_columns(arrays, feature_cols, text))
     return read_arguments(arrays["x"] if isinstance(arrays, dict) and "x" in arrays else arrays)
 
 

@@ -31,6 +31,8 @@ _loading = threading.Lock()
 class Predictor(Protocol):
     """What a learner gives for prediction. It pickles.
 
+    One that takes text, as arrays of `str` or `bytes`, says so in a `takes_text` that is true.
+
     Attributes:
         key: names this model with these weights, and nothing else: a process loads each key once.
     """
@@ -39,6 +41,11 @@ class Predictor(Protocol):
 
     def load(self) -> PredictFunction:
         """A function from the tuple of forward's arguments for a batch to an array, or a list of them."""
+
+
+def takes_text(predictor: Predictor) -> bool:
+    """Whether a predictor's model can be given text."""
+    return bool(getattr(predictor, "takes_text", False))
 
 
 class Model:
@@ -178,9 +185,14 @@ def squeeze_trailing(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def blank_rows(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Two rows of zeros, or of empty texts."""
+    return np.full((2, *shape), b"" if dtype.kind == "O" else 0, dtype)
+
+
 def _empty_result(model: Model, leaves: Sequence[np.ndarray], spec: Any) -> Result:
     """What no rows give: arrays of no rows, of the shape that the model has for zeros where it takes them."""
-    blank = unflatten([np.zeros((2, *leaf.shape[1:]), leaf.dtype) for leaf in leaves], spec)
+    blank = unflatten([blank_rows(leaf.shape[1:], leaf.dtype) for leaf in leaves], spec)
     try:
         result = model(blank)
     except Exception:  # the width of the features may be unknown too

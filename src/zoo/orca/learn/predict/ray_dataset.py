@@ -11,7 +11,7 @@ import pyarrow as pa
 from zoo.orca.engine.ray import RayEngine
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed.columns import column_to_numpy, missing_column
-from zoo.orca.learn.predict.model import Predictor, Result, Shipment, predict_rows
+from zoo.orca.learn.predict.model import Predictor, Result, Shipment, predict_rows, takes_text
 from zoo.orca.learn.predict.output import PREDICTION, flat_lists
 from zoo.orca.optional import require
 
@@ -31,7 +31,10 @@ def predict_ray_dataset(
         _check_columns(known, names)
     shipment = Shipment(RayEngine(), predictor, squeeze)
     return _in_order(ds).map_batches(
-        _predicting(shipment, names, batch_size), batch_format="pyarrow", batch_size=None, zero_copy_batch=True
+        _predicting(shipment, names, batch_size, takes_text(predictor)),
+        batch_format="pyarrow",
+        batch_size=None,
+        zero_copy_batch=True,
     )
 
 
@@ -42,12 +45,12 @@ def _in_order(ds: Any) -> Any:
     return own
 
 
-def _predicting(shipment: Shipment, names: list[str], batch_size: int) -> Callable[[pa.Table], pa.Table]:
+def _predicting(shipment: Shipment, names: list[str], batch_size: int, text: bool) -> Callable[[pa.Table], pa.Table]:
     def predicting(block: pa.Table) -> pa.Table:
         if block.num_rows == 0:
             return block
         _check_columns(block.column_names, names)
-        features = tuple(column_to_numpy(block.column(name), name) for name in names)
+        features = tuple(column_to_numpy(block.column(name), name, accept_text=text) for name in names)
         result = predict_rows(shipment.model(), features, batch_size)
         return block.append_column(PREDICTION, _column(result))
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, frame_columns, is_vector, spark_column
-from zoo.orca.learn.predict.model import read_arguments
+from zoo.orca.learn.predict.model import blank_rows, read_arguments
 from zoo.orca.optional import require
 
 ROWS = 2
@@ -22,11 +22,19 @@ _DTYPES = {
     "bigint": np.int64,
     "float": np.float32,
     "double": np.float64,
+    "string": np.object_,
+    "binary": np.object_,
+    "array<string>": np.object_,
+    "array<binary>": np.object_,
 }
 
 
 def spark_sample(
-    df: Any, feature_cols: Sequence[str], known_shapes: Mapping[str, tuple[int, ...]] | None = None, sample: Any = None
+    df: Any,
+    feature_cols: Sequence[str],
+    known_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    sample: Any = None,
+    text: bool = False,
 ) -> tuple[np.ndarray, ...]:
     """Two rows of the features, of the shapes and dtypes that the columns will have.
 
@@ -36,23 +44,24 @@ def spark_sample(
     Args:
         known_shapes: the shape of a row of an array column by its name, such as (784,).
         sample: a pandas frame of one row, or an array of one row for each feature column.
+        text: whether columns of text are let in.
     """
-    check_spark_columns(df, feature_cols)
+    check_spark_columns(df, feature_cols, text)
     kinds = {field.name: field.dataType for field in df.schema.fields}
     dtypes = [_dtype(kinds[name]) for name in feature_cols]
     if sample is not None:
-        arrays = _given(sample, feature_cols)
+        arrays = _given(sample, feature_cols, text)
         return tuple(_two_rows(array.astype(dtype)) for array, dtype in zip(arrays, dtypes, strict=True))
     shapes = [_shape(kinds[name], (known_shapes or {}).get(name)) for name in feature_cols]
     unknown = [name for name, shape in zip(feature_cols, shapes, strict=True) if shape is None]
     if not unknown:
-        return tuple(np.zeros((ROWS, *(shape or ())), dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-    return _first_row(df, feature_cols, unknown)
+        return tuple(blank_rows(shape or (), dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    return _first_row(df, feature_cols, unknown, text)
 
 
-def _given(sample: Any, feature_cols: Sequence[str]) -> list[np.ndarray]:
+def _given(sample: Any, feature_cols: Sequence[str], text: bool) -> list[np.ndarray]:
     if isinstance(sample, pd.DataFrame):
-        arrays = frame_columns(sample, feature_cols)
+        arrays = frame_columns(sample, feature_cols, text)
     else:
         arrays = [np.asarray(each) for each in read_arguments(sample)]
     if len(arrays) != len(feature_cols) or not all(map(len, arrays)):
@@ -63,7 +72,7 @@ def _given(sample: Any, feature_cols: Sequence[str]) -> list[np.ndarray]:
     return arrays
 
 
-def _first_row(df: Any, feature_cols: Sequence[str], unknown: Sequence[str]) -> tuple[np.ndarray, ...]:
+def _first_row(df: Any, feature_cols: Sequence[str], unknown: Sequence[str], text: bool) -> tuple[np.ndarray, ...]:
     listed = ", ".join(map(repr, unknown))
     if df.isStreaming:
         raise InvalidArgumentError(
@@ -76,7 +85,9 @@ def _first_row(df: Any, feature_cols: Sequence[str], unknown: Sequence[str]) -> 
             f"the DataFrame has no rows, so the length of the arrays in {listed} is not known. Look at the filter or "
             "the path it came from, or pass sample=: a pandas frame of one row with the feature columns."
         )
-    return tuple(_two_rows(column_to_numpy(table.column(at), name)) for at, name in enumerate(feature_cols))
+    return tuple(
+        _two_rows(column_to_numpy(table.column(at), name, accept_text=text)) for at, name in enumerate(feature_cols)
+    )
 
 
 def _two_rows(array: np.ndarray) -> np.ndarray:

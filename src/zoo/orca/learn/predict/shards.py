@@ -10,7 +10,7 @@ import pandas as pd
 
 from zoo.orca.data.shard import XShards
 from zoo.orca.feed.shards import Columns
-from zoo.orca.learn.predict.model import Predictor, Shipment, predict_rows, read_arguments
+from zoo.orca.learn.predict.model import Predictor, Shipment, predict_rows, read_arguments, takes_text
 from zoo.orca.learn.predict.output import PREDICTION
 
 
@@ -27,7 +27,7 @@ def predict_xshards(
     """
     source = shards.placement
     shipment = Shipment(source.engine, predictor, squeeze, source.num_partitions)
-    read = Columns(tuple(feature_cols))
+    read = Columns(tuple(feature_cols), text=takes_text(predictor))
 
     def predict(index: int, partition: Iterator[Any]) -> Iterator[dict[str, Any]]:
         model = shipment.model()

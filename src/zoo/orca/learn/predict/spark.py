@@ -12,7 +12,7 @@ import pyarrow as pa
 from zoo.orca.engine.spark import SparkEngine
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, concatenate
-from zoo.orca.learn.predict.model import Model, Predictor, Result, Shipment, as_outputs, join_results
+from zoo.orca.learn.predict.model import Model, Predictor, Result, Shipment, as_outputs, join_results, takes_text
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.optional import require
 
@@ -31,7 +31,8 @@ def predict_spark(
         feature_cols: the columns that are forward's arguments, in order.
         output: what the model gives (`OutputType.probe`), which decides the type of the column.
     """
-    check_spark_columns(df, feature_cols)
+    text = takes_text(predictor)
+    check_spark_columns(df, feature_cols, text)
     for name in df.columns:
         if name.lower() == PREDICTION:
             raise InvalidArgumentError(
@@ -47,7 +48,7 @@ def predict_spark(
     ]
     schema = types.StructType([*fields, types.StructField(PREDICTION, output.spark_type)])
     shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
-    function = _predicting(shipment, df.columns, feature_cols, batch_size, output)
+    function = _predicting(shipment, df.columns, feature_cols, batch_size, output, text)
     try:
         return df.toDF(*numbers).mapInArrow(function, schema).toDF(*df.columns, PREDICTION)
     except NotImplementedError as error:
@@ -57,7 +58,12 @@ def predict_spark(
 
 
 def _predicting(
-    shipment: Shipment, names: Sequence[str], feature_cols: Sequence[str], batch_size: int, output: OutputType
+    shipment: Shipment,
+    names: Sequence[str],
+    feature_cols: Sequence[str],
+    batch_size: int,
+    output: OutputType,
+    text: bool = False,
 ) -> ArrowFunction:
     """What a task does with the Arrow chunks of its partition, whose columns have these names."""
 
@@ -65,7 +71,7 @@ def _predicting(
         rows = (chunk for chunk in chunks if chunk.num_rows)
         first = next(rows, None)
         if first is not None:
-            pass_ = _Pass(shipment.model(), names, feature_cols, batch_size, output)
+            pass_ = _Pass(shipment.model(), names, feature_cols, batch_size, output, text)
             yield from pass_.chunk(first)
             for chunk in rows:
                 yield from pass_.chunk(chunk)
@@ -81,12 +87,19 @@ class _Pass:
     """
 
     def __init__(
-        self, model: Model, names: Sequence[str], feature_cols: Sequence[str], batch_size: int, output: OutputType
+        self,
+        model: Model,
+        names: Sequence[str],
+        feature_cols: Sequence[str],
+        batch_size: int,
+        output: OutputType,
+        text: bool = False,
     ):
         self._model = model
         self._features = [(name, names.index(name)) for name in feature_cols]
         self._batch_size = batch_size
         self._output = output
+        self._text = text
         self._waiting: deque[pa.RecordBatch] = deque()  # rows that are not given out yet
         self._left: list[list[np.ndarray]] = []  # features of rows at the end, too few for a batch
         self._left_rows = 0
@@ -95,7 +108,7 @@ class _Pass:
 
     def chunk(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a chunk, and give what is ready."""
-        features = [column_to_numpy(chunk.column(at), name) for name, at in self._features]
+        features = [column_to_numpy(chunk.column(at), name, accept_text=self._text) for name, at in self._features]
         self._waiting.append(chunk)
         start = 0
         while start < chunk.num_rows:

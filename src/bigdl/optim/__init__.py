@@ -1,0 +1,1 @@
+"""Optimization methods, triggers, validation methods and summaries of the BigDL interface."""

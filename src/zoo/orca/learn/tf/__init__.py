@@ -1,0 +1,1 @@
+"""TensorFlow 1 graphs and Keras models: see `zoo.orca.learn.tf.estimator`."""

@@ -1,0 +1,1 @@
+"""Helpers with published import paths: nested structures, triggers, TensorFlow checkpoints and exports."""

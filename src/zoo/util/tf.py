@@ -1,0 +1,105 @@
+"""TensorFlow graphs and checkpoints as files: frozen exports for TFNet, and checkpoints on any filesystem."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.orca.data.file import filesystem_of, is_local
+from zoo.orca.errors import PathNotFoundError
+from zoo.util.frozen import freeze, graph_mode, quiet
+
+
+def export_tf(
+    sess: Any,
+    folder: str,
+    inputs: Any,
+    outputs: Any,
+    generate_backward: bool = False,
+    allow_non_differentiable_input: bool = True,
+) -> None:
+    """Write the graph between some tensors to a folder, its variables as constants, for `TFNet.from_export_folder`.
+
+    Args:
+        inputs, outputs: tensors, one or a list; what the outputs do not need is left out.
+        generate_backward: also the gradients of the inputs, for `TFNet.backward`.
+        allow_non_differentiable_input: whether an input may have no gradient; it is zero then.
+
+    Example: ``export_tf(sess, "/tmp/lenet", inputs=[images], outputs=[logits])``
+    """
+    freeze(sess, inputs, outputs, generate_backward, allow_non_differentiable_input).save(folder)
+
+
+def save_tf_checkpoint(sess: Any, checkpoint_path: str, saver: Any = None) -> None:
+    """Write the session's variables as `tf.train.Saver` does, to any filesystem, with the state file beside them.
+
+    Example: ``save_tf_checkpoint(sess, "hdfs://namenode:8020/lenet/model")``
+    """
+    saver = _saver(sess, saver)
+    if is_local(checkpoint_path):
+        local = filesystem_of(checkpoint_path)[1]
+        os.makedirs(os.path.dirname(local) or ".", exist_ok=True)
+        with quiet():
+            saver.save(sess, local)
+        return
+    folder, _, name = checkpoint_path.rpartition("/")
+    fs, root = filesystem_of(folder)
+    with tempfile.TemporaryDirectory(prefix="orca-tf-") as scratch, quiet():
+        saver.save(sess, os.path.join(scratch, name))
+        graph_mode().train.update_checkpoint_state(scratch, name, [name])  # paths that do not name the scratch folder
+        fs.makedirs(root, exist_ok=True)
+        fs.put(scratch + "/", root + "/", recursive=True)
+
+
+def load_tf_checkpoint(sess: Any, checkpoint_path: str, saver: Any = None) -> None:
+    """Give the session's variables the values of a checkpoint, from any filesystem.
+
+    Example: ``load_tf_checkpoint(sess, get_checkpoint_state("/tmp/lenet").model_checkpoint_path)``
+    """
+    saver = _saver(sess, saver)
+    fs, path = filesystem_of(checkpoint_path)
+    files = [name for name in fs.glob(f"{path}*") if name.removeprefix(path).startswith((".index", ".data-"))]
+    if not files:
+        raise PathNotFoundError(f"No such checkpoint: {checkpoint_path} (there is no {checkpoint_path}.index)")
+    if is_local(checkpoint_path):
+        saver.restore(sess, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="orca-tf-") as scratch:
+        fs.get(files, scratch + "/")
+        saver.restore(sess, os.path.join(scratch, os.path.basename(path)))
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """The checkpoints of a folder, as full paths: the newest one, and all, the oldest first."""
+
+    model_checkpoint_path: str
+    all_model_checkpoint_paths: list[str]
+
+
+def get_checkpoint_state(checkpoint_dir: str) -> CheckpointState | None:
+    """What the file "checkpoint" of a folder says; None where there is none.
+
+    Example: ``get_checkpoint_state("hdfs://namenode:8020/lenet").model_checkpoint_path``
+    """
+    fs, root = filesystem_of(checkpoint_dir)
+    if not fs.exists(f"{root}/checkpoint"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="orca-tf-") as scratch:
+        fs.get_file(f"{root}/checkpoint", os.path.join(scratch, "checkpoint"))
+        state = graph_mode().train.get_checkpoint_state(scratch)
+        paths = [state.model_checkpoint_path, *state.all_model_checkpoint_paths]
+    # A saver may have written whole paths; those that were relative lie in the folder that was asked for.
+    base = root if is_local(checkpoint_dir) else checkpoint_dir.rstrip("/")
+    newest, *all_paths = (path.replace(scratch, base, 1) if path.startswith(scratch) else path for path in paths)
+    return CheckpointState(newest, all_paths)
+
+
+def _saver(sess: Any, saver: Any) -> Any:
+    """A saver of the session's variables; made in its graph, whichever is the default one."""
+    if saver is not None:
+        return saver
+    with sess.graph.as_default():
+        return graph_mode().train.Saver()
