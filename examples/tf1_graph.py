@@ -56,10 +56,8 @@ def example() -> None:
         )
     est.fit(train, epochs=6, batch_size=50, feed_dict={"dropped:0": (0.2, 0.0)}, validation_data=test)
 
-    history = est.result_.history
-    print(
-        f"loss: {history['train_loss'].iloc[0]:.2f} in the first epoch, {history['train_loss'].iloc[-1]:.2f} in the last"
-    )
+    losses = est.result_.history["train_loss"].tolist()
+    print(f"loss: {losses[0]:.2f} in the first epoch, {losses[-1]:.2f} in the last")
     print(f"held out: {est.evaluate(test)['accuracy']:.2f} are read right")
     shards = est.predict(test).collect()
     found = np.concatenate([shard["prediction"].argmax(axis=1) for shard in shards])

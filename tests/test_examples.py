@@ -58,7 +58,7 @@ LINES = {
 ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
     "keras_recommender_on_spark.py": ("spark",),
-    "keras_on_arrays.py": ("local", "spark"),
+    "keras_on_arrays.py": ("local",),
     "custom_operator.py": ("local", "ray"),
     "dataloader_script.py": ("local", "spark"),
     "digits_on_arrays.py": ("local", "ray"),
@@ -135,7 +135,7 @@ def test_digits_on_arrays_learn(engine_name):
     assert float(accuracy) >= 0.9
 
 
-@pytest.mark.engines("local", "spark")
+@pytest.mark.engines("local")
 def test_digits_in_keras_learn(engine_name):
     (accuracy,) = re.findall(r"'validation_accuracy': (\d\.\d+)}", run("keras_on_arrays.py", engine_name).stdout)
     assert float(accuracy) >= 0.85

@@ -67,7 +67,7 @@ def test_fit_evaluate_predict(engine):
         }
     expected = model.predict(X)
     np.testing.assert_allclose(model.predict(X, distributed=True), expected, rtol=1e-5)
-    records = Records.of(list(zip(X, Y, strict=True)), 2)
+    records = Records.of(list(zip(X, Y, strict=True)), 1)
     pair = {"features": ("float32", [4]), "labels": ("int32", [])}
     found = model.predict(TFDataset.from_rdd(records, **pair, batch_per_thread=7))
     np.testing.assert_allclose(found.collect(), expected, rtol=1e-5)
@@ -85,7 +85,10 @@ def test_several_inputs_and_outputs_by_order_and_by_name(engine):
     assert here["loss"] == pytest.approx(there["loss"], abs=1e-3)
     assert model.evaluate(by_name)["loss"] == pytest.approx(here["loss"], abs=1e-3)
     expected = model.predict([X[:, :2], X])
-    for row, first, second in zip(model.predict(by_name).collect(), *expected, strict=True):
+    records = Records.of([{"a": x, "b": x[:2]} for x in X], 1)
+    pairs = {"a": ("float32", [4]), "b": ("float32", [2])}
+    found = model.predict(TFDataset.from_rdd(records, features=pairs, batch_per_thread=7)).collect()
+    for row, first, second in zip(found, *expected, strict=True):
         np.testing.assert_allclose(row[0], first, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(row[1], second, rtol=1e-4, atol=1e-5)
     with pytest.raises(AssertionError, match="model_target number does not match data number"):

@@ -10,6 +10,7 @@ import tempfile
 from types import SimpleNamespace
 
 import cloudpickle
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -150,8 +151,17 @@ def from_generator():
     return draw
 
 
+def from_layer():
+    brighter = keras.layers.RandomBrightness(0.4, value_range=(0, 1), seed=3)
+
+    def draw(x, y):
+        return x, brighter(tf.fill([1, 1, 3], 0.5), training=True)[0, 0, 0]
+
+    return draw
+
+
 def test_what_maps_draw_is_the_same_when_an_epoch_is_taken_up_in_its_middle():
-    for draw in (unseeded, seeded, from_generator()):
+    for draw in (unseeded, seeded, from_generator(), from_layer()):
         feed = feed_of(numbers().map(draw, num_parallel_calls=4).shuffle(4))
         whole = read(feed, 2, epoch=1)
         for again, share in zip(read(feed, 2, epoch=1, start=1), whole[1:], strict=True):

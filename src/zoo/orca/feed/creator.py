@@ -93,7 +93,7 @@ def _open_dataset(
             _check_same(shipped.graph().fingerprint(), worker)
         if policy == policies.FILE:
             _check_files(count_files(shipped.graph()), worker.world_size)
-        source = open_dataset(shipped, worker, batch_size, seed, drop_last, dealt, what)
+        source = open_dataset(shipped, shipped.tensors(), worker, batch_size, seed, drop_last, dealt, what)
     source.made_from = dataset
     return source
 

@@ -121,8 +121,11 @@ def _is_map(graph: DatasetGraph, name: str) -> bool:
     """Whether a node changes elements one by one, and nothing but elements."""
     if graph.op(name) not in MAPS or not graph.nodes[name].attr["preserve_cardinality"].b:
         return False
-    inner = (each.op for function in graph.functions_of([graph.nodes[name]]) for each in function.node_def)
-    return not any(op in PYTHON or op.startswith("Assign") for op in inner)
+    inner = [each.op for function in graph.functions_of([graph.nodes[name]]) for each in function.node_def]
+    assigns = any(op.startswith("Assign") for op in inner)
+    # What it changes is then the state of a generator of random numbers.
+    draws = any(op.startswith("StatelessRandom") for op in inner)
+    return (draws or not assigns) and not any(op in PYTHON for op in inner)
 
 
 def _file_lists(graph: DatasetGraph) -> list[str] | None:

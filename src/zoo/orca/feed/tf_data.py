@@ -8,13 +8,12 @@ once for each feed, and fed from there.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -96,7 +95,11 @@ class Shipped:
 
     def whole(self) -> Shipped:
         """With everything in it, for machines that do not see the driver's files."""
-        return dataclasses.replace(self, constants=tuple(each.whole() for each in self.constants))
+        return replace(self, constants=tuple(each.whole() for each in self.constants))
+
+    def light(self) -> Shipped:
+        """Without what `whole` put in."""
+        return replace(self, constants=tuple(replace(each, body=None) for each in self.constants))
 
 
 def ship(dataset: Any, folder: str, session: Any = None) -> Shipped:
@@ -192,22 +195,36 @@ class DatasetFeed(Feed):
         self._what = what
         self._dealt = dealt
         self._is_seen = engine.one_machine  # whether workers see the driver's files
+        self._constants: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         shipped = self._shipped if self._is_seen else self._shipped.whole()
-        return vars(self) | {"engine": None, "_folder": None, "_shipped": shipped}
+        return vars(self) | {"engine": None, "_folder": None, "_shipped": shipped, "_constants": None}
 
     def open(self, worker: Worker, batch_size: int, seed: int, shuffle: bool = True, drop_last: bool = False) -> Source:
         """This rank's view. Shuffling is the dataset's own business, as are batches if it has some."""
-        return open_dataset(self._shipped, worker, batch_size, seed, drop_last, self._dealt, self._what)
+        if self._constants is None:
+            self._constants = self._shipped.tensors()
+            self._shipped = self._shipped.light()  # they are mapped now
+        return open_dataset(
+            self._shipped, self._constants, worker, batch_size, seed, drop_last, self._dealt, self._what
+        )
 
 
 def open_dataset(
-    shipped: Shipped, worker: Worker, batch_size: int, seed: int, drop_last: bool, dealt: str, what: str
+    shipped: Shipped,
+    constants: dict[str, Any],
+    worker: Worker,
+    batch_size: int,
+    seed: int,
+    drop_last: bool,
+    dealt: str,
+    what: str,
 ) -> DatasetSource:
     """This rank's view of a dataset.
 
     Args:
+        constants: the dataset's large ones, by name.
         batch_size: the rows of a global batch, if the dataset does not say itself.
         dealt: RECORDS, FILES (where there are enough; else by record) or OWN.
     """
@@ -218,7 +235,6 @@ def open_dataset(
         batched, spec = False, _rows(spec)
         graph, (batch_size, drops) = records
         drop_last = drop_last or drops
-    constants = shipped.tensors()
 
     def pipeline(graph: DatasetGraph) -> Pipeline:
         return Pipeline(graph, spec, constants, seed, worker.rank, worker.world_size)

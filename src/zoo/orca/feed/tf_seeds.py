@@ -31,7 +31,7 @@ _AGAIN: dict[str, bool | str] = {
     "RandomDatasetV2": "rerandomize_each_iteration",
     "SamplingDataset": False,
 }
-# They draw from a tf.random.Generator, whose state is a variable.
+# They draw from a tf.random.Generator, whose state is a variable. Keras layers have such variables, and assign to them.
 _GENERATORS = {"RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt",
                "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulRandomBinomial"}  # fmt: skip
 _SEQUENTIAL = {
@@ -94,7 +94,9 @@ def seeded(graph: DatasetGraph, seeds: Seeds, places: dict[tuple[str, str], int]
 def draws(graph: DatasetGraph, *nodes: Any) -> bool:
     """Whether functions that nodes call draw random numbers, one after the other."""
     return any(
-        _has_seeds(node) or node.op in _GENERATORS for each in graph.functions_of(nodes) for node in each.node_def
+        _has_seeds(node) or _draws_from_state(node, each)
+        for each in graph.functions_of(nodes)
+        for node in each.node_def
     )
 
 
@@ -106,6 +108,13 @@ def _drawing(graph: DatasetGraph) -> Iterator[tuple[tuple[str, str], Any]]:
 
 def _has_seeds(node: Any) -> bool:
     return "seed" in node.attr and "seed2" in node.attr and node.attr["seed"].HasField("i")
+
+
+def _draws_from_state(node: Any, function: Any) -> bool:
+    """Whether a node of a function reads or sets the state of a generator."""
+    if node.op == "AssignVariableOp":
+        return any(each.op.startswith("StatelessRandom") for each in function.node_def)
+    return node.op in _GENERATORS
 
 
 def _scope(graph: DatasetGraph, function: str) -> dict[str, Any]:
@@ -154,21 +163,20 @@ def _make_sequential(node: Any) -> None:
 
 
 def _seed_generators(graph: DatasetGraph, node: Any, seeds: Seeds) -> None:
-    """Set the state of every tf.random.Generator that the function of a dataset draws from."""
+    """Set the state of every generator that the function of a dataset draws from."""
     if (seeds.epoch, seeds.rank) == (0, 0):
         return
     function = graph.functions[node.attr["f" if "f" in node.attr else "predicate"].func.name]
     arguments = [each.name for each in function.signature.input_arg]
     captured = [each for each in node.input[1:] if not each.startswith("^")]
-    for inner in function.node_def:
-        if inner.op in _GENERATORS and inner.input[0] in arguments:
-            place = arguments.index(inner.input[0]) - len(arguments)
-            if -place <= len(captured):
-                _seed_variable(graph, captured[place], seeds)
+    states = {inner.input[0] for inner in function.node_def if _draws_from_state(inner, function)}
+    for place, argument in enumerate(arguments, start=-len(arguments)):
+        if argument in states and -place <= len(captured):
+            _seed_variable(graph, captured[place], seeds)
 
 
 def _seed_variable(graph: DatasetGraph, name: str, seeds: Seeds) -> None:
-    """Change the key in the state of a generator: the last number of it."""
+    """Change the last number in the state of a generator: its key, or how often it was drawn from."""
     while graph.nodes[name].op == "Identity":
         name = graph.nodes[name].input[0]
     for node in graph.proto.node:

@@ -9,7 +9,7 @@ import logging
 import os
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,10 +83,7 @@ class Gang:
     stall_timeout: float | None = 1800.0
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise InvalidArgumentError(
-                f"backend must be one of {', '.join(map(repr, BACKENDS))}, but is {self.backend!r}."
-            )
+        check_backend(self.backend, tuple(BACKENDS))
         if not _is_count(self.workers_per_node, 1):
             raise InvalidArgumentError(
                 f"workers_per_node must be a whole number of at least 1, but is {self.workers_per_node!r}."
@@ -537,6 +534,12 @@ def _policy(policies: list[ModelCheckpoint]) -> dict[str, Any]:
 
 def _is_count(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_backend(backend: Any, known: Sequence[str]) -> None:
+    """Raise a typed error for a backend that an estimator does not have."""
+    if backend not in known:
+        raise InvalidArgumentError(f"backend must be one of {', '.join(map(repr, known))}, but is {backend!r}.")
 
 
 def check_epochs(epochs: Any) -> int:

@@ -43,7 +43,7 @@ def clipped(optimizer, net, norm=None, value=None):
 
 def test_two_epochs_on_every_engine(engine):
     rows, net = Rows(ROWS), classifier(words=True)
-    est = estimator(net, v1.train.AdamOptimizer(0.05))
+    est = estimator(net, v1.train.AdamOptimizer(0.05), num_workers=2)
     est.fit(placed(engine, rows), epochs=2, batch_size=BATCH, validation_data=placed(engine, rows))
     plain = classifier(words=True)
     with plain.graph.as_default():

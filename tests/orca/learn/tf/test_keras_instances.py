@@ -32,7 +32,7 @@ def same(model, weights):
     return all(np.array_equal(a, b) for a, b in zip(model.get_weights(), weights, strict=True))
 
 
-@pytest.mark.engines("local", "spark")
+@pytest.mark.engines("local")
 def test_the_model_is_trained_as_keras_would(engine, tmp_path):
     rows, model, plain = Rows(ROWS), make_model(), make_model()
     data = placed(engine, rows)

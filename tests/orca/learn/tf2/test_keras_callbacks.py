@@ -14,6 +14,8 @@ import pytest
 from zoo.orca.learn.callbacks import Callback, LRMonitor
 from zoo.orca.learn.tf2 import Estimator
 
+# Nothing here differs between engines; tests/contracts/test_keras.py has fits with callbacks on all of them.
+pytestmark = pytest.mark.engines("local")
 ROWS, BATCH = 22, 8
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(ROWS, 3)).astype(np.float32)
@@ -144,7 +146,6 @@ def test_callbacks_see_and_do_what_they_do_in_plain_keras(engine):
         np.testing.assert_allclose(trained, expected, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.engines("local")
 def test_files_are_written_once(engine, tmp_path):
     class Ours(Callback):
         rank_zero_only = True
@@ -176,7 +177,6 @@ def test_files_are_written_once(engine, tmp_path):
         assert [row["epoch"] for row in csv.DictReader(file)] == ["0", "1"]
 
 
-@pytest.mark.engines("local")
 def test_tensorboard_is_written_once(engine, tmp_path):
     pytest.importorskip("tensorboard")
     board = keras.callbacks.TensorBoard(tmp_path, update_freq=1, write_steps_per_second=True, histogram_freq=1)
@@ -185,7 +185,6 @@ def test_tensorboard_is_written_once(engine, tmp_path):
     assert board._global_train_batch == 6
 
 
-@pytest.mark.engines("local")
 def test_a_loss_that_is_no_number_ends_the_fit(engine):
     class Raises(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -214,7 +213,6 @@ class Dies(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.engines("local")
 def test_callbacks_go_on_after_a_worker_was_lost(engine, tmp_path):
     def run(name, *more):
         folder = tmp_path / name
@@ -234,7 +232,24 @@ def test_callbacks_go_on_after_a_worker_was_lost(engine, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.engines("local")
+def test_a_rate_that_is_set_before_the_first_batch_stays(engine):
+    def make_unbuilt(config):
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model
+
+    est = estimator(model_creator=make_unbuilt)
+    for epoch in range(2):
+        noting = Noting()
+        halving = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.1 / (1 + epoch))
+        est.fit(DATA, callbacks=[halving, noting])
+        assert noting.seen[-1][2] == pytest.approx(0.1 / (1 + epoch))
+
+
+def test_a_fit_with_keras_callbacks_can_be_checked_before(engine):
+    assert estimator().check(DATA, callbacks=[keras.callbacks.EarlyStopping(monitor="loss")]).ok
+
+
 def test_evaluate_and_predict_call_their_hooks(engine):
     class Notes(keras.callbacks.Callback):
         seen = ()

@@ -17,7 +17,15 @@ from zoo.orca.feed.base import Feed
 from zoo.orca.learn import spark_estimator
 from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, split_checkpoint, write_state
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
-from zoo.orca.learn.estimator import Gang, as_columns, check_dict, check_epochs, check_num_steps, check_path
+from zoo.orca.learn.estimator import (
+    Gang,
+    as_columns,
+    check_backend,
+    check_dict,
+    check_epochs,
+    check_num_steps,
+    check_path,
+)
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict import predict
 from zoo.orca.learn.pytorch.devices import DeviceSync, find_device
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
     from zoo.orca.feed.shards import Columns
 
+BACKENDS = ("bigdl", "torch_distributed", "horovod", "spark", "ray")
 SCHEDULER_STEPS = ("batch", "epoch", "manual", None)
 
 
@@ -113,6 +122,7 @@ class Estimator:
             >>> est.fit({"x": x, "y": x.sum(axis=1, keepdims=True)}, epochs=3).predict(x).shape
             (64, 1)
         """
+        check_backend(backend, BACKENDS)
         gang = Gang(backend, workers_per_node, num_workers, max_failures, stall_timeout)
         numerics = Numerics(precision, accumulate, compile, clip_norm, clip_value, deterministic, device, stop_on_nan)
         config = check_dict(config, "config")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
 
 WHAT_FOR = "the backend 'horovod'"
+# Where the ranks of the library for TensorFlow find each other, so that they do not meet those of the one for torch.
+_OTHER = "tensorflow"
 
 
 class HorovodGroup(Group):
@@ -67,9 +70,12 @@ class HorovodSync(Sync):
             with worker.waiting():
                 hvd.init()
             try:
-                yield HorovodGroup(worker.rank, worker.world_size, hvd)
+                # Horovod for TensorFlow is a library of its own, which code of the user's may start beside this one.
+                with environment({"HOROVOD_GLOO_RENDEZVOUS_ADDR": f"{server}{_OTHER}"}):
+                    yield HorovodGroup(worker.rank, worker.world_size, hvd)
                 worker.barrier()  # the first to shut down ends the operations of all
             finally:
+                _shut_down_other()
                 hvd.shutdown()
 
 
@@ -87,6 +93,7 @@ def _rendezvous(worker: Worker) -> Iterator[str]:
     handler = _handler(http.RendezvousHandler, token, frozenset(worker.peers))
     with http.RendezvousHTTPServer((worker.rendezvous[0], 0), handler, 0) as server:
         server.init([_slot(worker.peers, rank) for rank in range(worker.world_size)])
+        server.scope_size |= {f"{_OTHER}.{scope}": size for scope, size in server.scope_size.items()}
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="orca-horovod", daemon=True)
         thread.start()
         try:
@@ -94,6 +101,13 @@ def _rendezvous(worker: Worker) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def _shut_down_other() -> None:
+    """The process may be used again, by another gang."""
+    other = sys.modules.get("horovod.tensorflow")
+    if other is not None and other.is_initialized():
+        other.shutdown()
 
 
 def _handler(base: type, token: str, peers: frozenset[str]) -> type:
@@ -105,11 +119,13 @@ def _handler(base: type, token: str, peers: frozenset[str]) -> type:
         def parse_request(self) -> bool:
             if not super().parse_request():
                 return False
-            _, given, _, path = f"{self.path}///".split("/", 3)
+            _, given, space, path = f"{self.path}///".split("/", 3)
             if self.client_address[0] not in peers or not hmac.compare_digest(given.encode(), token.encode()):
                 self.close_connection = True  # not a word to strangers
                 return False
-            self.path = "/" + path.removesuffix("///")
+            library = space.partition(":")[0]
+            self.path = f"/{library}.{path}" if library else f"/{path}"
+            self.path = self.path.removesuffix("///")
             return True
 
     return Handler

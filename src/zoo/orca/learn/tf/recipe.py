@@ -15,6 +15,7 @@ from zoo.orca.learn.tf.parcel import Clip, Fed, Gradient, Metric, Parcel, Traini
 from zoo.orca.learn.tf.random_ops import make_stateless
 from zoo.orca.learn.tf.saved import read_checkpoint, values_for
 from zoo.orca.learn.tf.session_values import SessionValues
+from zoo.orca.learn.tf.sessions import start_sessions
 from zoo.orca.learn.tf.training import TrainOps, build_training, check_optimizer, holder_of, trainable
 from zoo.orca.learn.tf.values import pack_values, unpack_values
 from zoo.orca.learn.tf.walk import ancestors, depends_on, placeholders, variables, written
@@ -75,6 +76,7 @@ class GraphRecipe:
         self._train_ops: TrainOps | None = None
         self._saver: tuple[frozenset[str], Any] | None = None
         self._check(sess)
+        start_sessions()
         self.owns_session = sess is None
         self.sess = self._new_session() if sess is None else sess
         self._values = SessionValues(self.sess)

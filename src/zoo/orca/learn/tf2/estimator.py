@@ -16,9 +16,17 @@ from zoo.orca.feed import arrays_as_shard, kind_of
 from zoo.orca.feed.steps import StepsFeed
 from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, write_state
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
-from zoo.orca.learn.estimator import Gang, as_columns, check_dict, check_epochs, check_num_steps, check_path
+from zoo.orca.learn.estimator import (
+    Gang,
+    as_columns,
+    check_backend,
+    check_dict,
+    check_epochs,
+    check_num_steps,
+    check_path,
+)
 from zoo.orca.learn.predict import predict
-from zoo.orca.learn.tf2.callbacks import adapt
+from zoo.orca.learn.tf2.callbacks import adapt, calling
 from zoo.orca.learn.tf2.learning import KerasLearning
 from zoo.orca.learn.tf2.predictor import KerasPredictor
 from zoo.orca.learn.tf2.preflight import KerasRehearsal
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
     from zoo.orca.feed.base import Feed
     from zoo.orca.feed.shards import Columns
+    from zoo.orca.learn.check_report import CheckReport
     from zoo.orca.learn.worker import Outcome
 
 BACKENDS = ("tf2", "horovod", "spark", "ray")
@@ -91,8 +100,7 @@ class Estimator:
                 "config must not hold batch_size, which fit, evaluate and predict take, and which creators of data "
                 "find in their config."
             )
-        if backend not in BACKENDS:
-            raise InvalidArgumentError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, but is {backend!r}.")
+        check_backend(backend, BACKENDS)
         if compile_args_creator is not None and not callable(compile_args_creator):
             raise InvalidArgumentError(
                 "compile_args_creator must be a function of config that returns a dict, but is "
@@ -139,6 +147,13 @@ class KerasEstimator(SharedEstimator):
 
     def shutdown(self) -> None:
         """Give back what the estimator holds; workers are there only while a call runs."""
+
+    def check(self, *args: Any, callbacks: Any = None, **options: Any) -> CheckReport:
+        """Look, in seconds, at all that a fit with these arguments needs; nothing is changed, and nothing stays.
+
+        Gives a report to print; `report.ok` says whether fit would start, `report.raise_first()` raises what it would.
+        """
+        return super().check(*args, callbacks=adapt(callbacks), **options)
 
     def _learning(self) -> KerasLearning:
         packed = pack(self._recipe, "the model (with its optimizer, loss and creators)")
@@ -371,23 +386,6 @@ class TensorFlow2Estimator(KerasEstimator):
             yield
         finally:
             self._quiet = False
-
-
-@contextlib.contextmanager
-def calling(callbacks: Any, what: str, get_model: Callable[[], Any]) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Keras callbacks around a call that is no fit; gives a function that takes the figures for their last hook."""
-    if not callbacks:
-        yield lambda logs: None
-        return
-    called = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-    model = get_model()
-    logs: dict[str, Any] = {}
-    for each in called:
-        each.set_model(model)
-        getattr(each, f"on_{what}_begin")()
-    yield logs.update
-    for each in called:
-        getattr(each, f"on_{what}_end")(dict(logs))
 
 
 class After:

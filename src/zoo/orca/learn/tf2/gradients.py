@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.orca.errors import NotOfferedError
+from zoo.orca.learn.tf2.horovod_optimizer import unwrap
 
 if TYPE_CHECKING:
     from zoo.orca.learn.sync import Group
@@ -124,6 +125,7 @@ def reduce_in(optimizer: Any, gradients: Gradients, clip: tuple[Any, ...] | None
     Args:
         clip: ("value", low, high) or ("norm", most), over all gradients together.
     """
+    unwrap(optimizer)
     plain = type(optimizer)
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:

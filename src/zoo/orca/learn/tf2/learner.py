@@ -45,7 +45,8 @@ class KerasLearner(Learner):
         self._test = _Traced(self._test_step, self.model)
         self._count_from_zero()
         self._agree()
-        if self.model.built:
+        # Before callbacks see it: what they change must not be overwritten by the first batch.
+        if self.model.built or ((state or {}).get("operator") or {}).get("inputs"):
             self._take_weights()
 
     def _agree(self) -> None:
