@@ -36,6 +36,13 @@ LINES = {
         "|-- prediction: float (nullable = true)",
         "|user|item|rating|prediction|",
     ],
+    "tf1_graph.py": [
+        "are read right",
+    ],
+    "tfpark_lenet.py": [
+        "the first ten are [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]",
+        "of 100 new images right: 99",
+    ],
     "dataloader_script.py": [
         "the same weights, to float tolerance: True",
     ],
@@ -59,6 +66,8 @@ ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
     "keras_recommender_on_spark.py": ("spark",),
     "keras_on_arrays.py": ("local",),
+    "tf1_graph.py": ("local", "spark"),
+    "tfpark_lenet.py": ("local", "ray"),
     "custom_operator.py": ("local", "ray"),
     "dataloader_script.py": ("local", "spark"),
     "digits_on_arrays.py": ("local", "ray"),

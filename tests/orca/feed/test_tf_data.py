@@ -346,8 +346,31 @@ def test_captured_values_are_those_of_the_time_when_the_feed_is_made():
     factor.assign(100.0)
     feed = feed_of(dataset)
     factor.assign(0.0)
-    assert batches(read(feed, 2)) == [[-100, 100, 200]]
+    for epoch in range(2):
+        assert batches(read(feed, 2, epoch=epoch)) == [[-100, 100, 200]]
     assert factor.numpy() == 0
+
+
+def test_what_cannot_be_sent_is_fed_from_the_driver():
+    table = tf.lookup.experimental.DenseHashTable(tf.string, tf.int64, -1, "empty", "deleted")
+    table.insert(tf.constant(["a"]), tf.constant([7], tf.int64))
+    feed = feed_of(tf.data.Dataset.from_tensor_slices(["a", "b"]).map(lambda key: (table.lookup(key), key)))
+    assert batches(read(feed, 2)) == [[-1, 7]]
+
+
+def test_a_generator_that_filters_and_changes_rows_filters_alike_on_all_ranks():
+    generator = tf.random.Generator.from_seed(5)
+
+    def keep(x, y):
+        return generator.uniform([]) < 0.5
+
+    def change(x, y):
+        return x, generator.uniform([])
+
+    feed = feed_of(numbers(40).filter(keep).map(change))
+    alone = batches(read(feed, epoch=1))
+    assert batches(read(feed, 3, epoch=1)) == alone
+    assert 5 < sum(map(len, alone)) < 35
 
 
 def test_datasets_of_a_graph_are_shipped_too():
@@ -398,6 +421,13 @@ BAD = {
 def test_what_cannot_be_fed_is_told(make, message):
     with pytest.raises(InvalidArgumentError, match=message):
         read(feed_of(make()), 2)
+
+
+def test_more_than_tensorflow_can_serialise_is_told(monkeypatch):
+    """It writes nothing then."""
+    monkeypatch.setattr(tf.raw_ops, "DatasetToGraphV2", lambda **inputs: tf.constant(b""))
+    with pytest.raises(InvalidArgumentError, match="at most 2 GB"):
+        feed_of(numbers())
 
 
 def test_a_few_rows_can_be_tasted_without_going_through_all():

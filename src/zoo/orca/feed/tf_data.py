@@ -1,8 +1,8 @@
 """A tf.data.Dataset as a feed: its graph is shipped, and every rank does its part of the work.
 
 The dataset decides what an epoch is and in which order it comes; nothing is shuffled beside that. What it draws at
-random follows from the seed and the epoch. Datasets that call Python functions of the driver are run there instead,
-once for each feed, and fed from there.
+random follows from the seed and the epoch. Datasets that use what is on the driver only, Python functions above all,
+are run there instead, once for each feed, and fed from there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zoo.orca.feed.rows import Folder, RowsFeed
 from zoo.orca.feed.shards import lay
 from zoo.orca.feed.tf_constants import Constant, take_out
 from zoo.orca.feed.tf_cuts import SHUFFLES, count_files, is_batched, with_files_of, without_batch
-from zoo.orca.feed.tf_graph import PYTHON, DatasetGraph, eagerly, tensorflow
+from zoo.orca.feed.tf_graph import DatasetGraph, eagerly, tensorflow
 from zoo.orca.feed.tf_pipeline import Pipeline
 from zoo.orca.feed.tf_source import INFINITE, BatchesSource, DatasetSource, OwnSource, RecordsSource, read
 
@@ -65,7 +65,7 @@ def feed_of_dataset(dataset: Any, engine: Engine, what: str, by_file: bool = Fal
     """
     folder = Folder()
     shipped = ship(dataset, folder.path, session)
-    if not shipped.graph().has(PYTHON):
+    if not shipped.graph().is_bound():
         return DatasetFeed(shipped, folder, engine, what, FILES if by_file else RECORDS)
     return _feed_from_driver(shipped, engine, what)
 
@@ -108,21 +108,18 @@ def ship(dataset: Any, folder: str, session: Any = None) -> Shipped:
     _check_elements(dataset.element_spec)
     variant = tf.data.experimental.to_variant(dataset)
     path = os.path.join(folder, "graph")
-    try:
-        if isinstance(variant, tf.__internal__.EagerTensor):
-            _write(tf, variant, path)
-        else:
-            with variant.graph.as_default():
-                writing = _write(tf, variant, path)
-            with _session_for(tf, variant, session) as running:
-                running.run(writing)
-    except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
-        if "2GB" not in str(error) and "2147483647" not in str(error):
-            raise
+    if isinstance(variant, tf.__internal__.EagerTensor):
+        _write(tf, variant, path)
+    else:
+        with variant.graph.as_default():
+            writing = _write(tf, variant, path)
+        with _session_for(tf, variant, session) as running:
+            running.run(writing)
+    if not os.path.getsize(path):  # all that TensorFlow does about a message that is too large
         raise InvalidArgumentError(
             "a tf.data.Dataset can be sent if the arrays in it have at most 2 GB, but they have more. Put them into "
             "an XShards, or into files that the dataset reads."
-        ) from error
+        )
     body, constants = take_out(path, folder)
     os.unlink(path)
     return Shipped(body, tuple(constants), cloudpickle.dumps(dataset.element_spec))
@@ -261,13 +258,14 @@ def _feed_from_driver(shipped: Shipped, engine: Engine, what: str) -> Feed:
     """Run a dataset here, once, and lay its elements down as rows."""
     if shipped.is_infinite():
         raise InvalidArgumentError(
-            f"{what} calls a Python function (py_function, numpy_function or from_generator), so that it is gone "
-            "through once on the driver, but it has no end. Leave out .repeat(), or say .take(n)."
+            f"{what} calls a Python function (py_function, numpy_function or from_generator), or uses something else "
+            "that is here only, so that it is gone through once on the driver, but it has no end. Leave out .repeat(), "
+            "or say .take(n)."
         )
     graph, spec = shipped.graph(), shipped.element()
     batched = is_batched(graph)
     records = without_batch(graph) if batched else None
-    logger.info("%s calls a Python function, which lives on the driver: it is run here, and its rows are sent.", what)
+    logger.info("%s uses what is on the driver only (a Python function): it is run here, and its rows are sent.", what)
     if records is not None:
         graph, spec = records[0], _rows(spec)
     with closing(Pipeline(graph, spec, shipped.tensors(), seed=0)) as pipeline:

@@ -16,6 +16,10 @@ CACHES = {"CacheDataset", "CacheDatasetV2"}
 #: Operations that call back into the Python that made them.
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless", "GeneratorDataset"}
 
+# What takes the place of handles that these are given: they then make what they need themselves.
+_DUMMIES = dict.fromkeys(
+    ["ShuffleDatasetV2", "ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "RandomDatasetV2"], "DummySeedGenerator"
+) | dict.fromkeys(CACHES, "DummyMemoryCache")
 _DATASET = re.compile(r"Dataset(V\d+)?$")
 _TYPES = ("output_types", "Toutput_types")
 # They name things of the process that made the graph.
@@ -139,6 +143,10 @@ class DatasetGraph:
     def has(self, ops: Collection[str]) -> bool:
         return any(node.op in ops for _, node in self.operations())
 
+    def is_bound(self) -> bool:
+        """Whether the dataset works in the process that made it only: it calls Python, or uses what cannot be sent."""
+        return any(node.op in PYTHON or _is_handle(node) for _, node in self.operations())
+
     def part(self, sink: str, held: Collection[str] = ()) -> DatasetGraph:
         """A copy of what a node needs, with that node as the dataset; what is held is left out."""
         nodes = self.reached_from(sink, held)
@@ -184,13 +192,12 @@ class DatasetGraph:
 
     def _forget_resources(self) -> None:
         """Handles of the process that made the dataset mean nothing elsewhere, or, worse, something else."""
-        handles = tensorflow().resource.as_datatype_enum
         users = {plain(name): node.op for node in self.proto.node for name in node.input}
         for node in self.proto.node:
             node.ClearField("experimental_type")
-            if node.op == "Const" and node.attr["dtype"].type == handles:
+            if _is_handle(node) and users.get(node.name) in _DUMMIES:
                 node.attr.clear()
-                node.op = "DummyMemoryCache" if users.get(node.name) in CACHES else "DummySeedGenerator"
+                node.op = _DUMMIES[users[node.name]]
 
     def _decide_order(self) -> None:
         """What runs in parallel hands its results on in the order of its inputs."""
@@ -217,6 +224,11 @@ def set_constant(node: Any, value: int | str) -> None:
     node.op = "Const"
     node.attr["dtype"].type = dtype.as_datatype_enum
     node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+
+
+def _is_handle(node: Any) -> bool:
+    """Whether a node is the handle of something in the process that made the graph."""
+    return node.op == "Const" and node.attr["dtype"].type == tensorflow().resource.as_datatype_enum
 
 
 def plain(name: str) -> str:

@@ -114,7 +114,7 @@ class Pipeline:
         part = self._graph.part(sink, held)
         seeded(part, seeds, self._places)
         self._own_cache_files(part)
-        self._own_variables(part)
+        self._own_variables(part, sink)
         needed = {name for node in part.proto.node for name in node.input}
         constants = {name: value for name, value in self._constants.items() if name in needed}
         return _from_graph(part, constants | dict(held))
@@ -129,11 +129,13 @@ class Pipeline:
                 set_constant(constant, f"{path.decode()}-{self._rank}-of-{self._world_size}")
                 node.input[1] = constant.name
 
-    def _own_variables(self, part: DatasetGraph) -> None:
-        """Another dataset of this process may have taken the same variable along, with another value."""
+    def _own_variables(self, part: DatasetGraph, sink: str) -> None:
+        """Another dataset of this process may use the same variable with another value, and so may a part of this one.
+
+        A generator of random numbers, say: what all ranks draw alike must not hang on what this one draws."""
         for node in part.proto.node:
             if node.op == "VarHandleOp":
-                name = f"{self._name}-{node.name}"
+                name = f"{self._name}-{sink}-{node.name}"
                 node.attr["shared_name"].s = name.encode()
                 self._variables.add(name)
 

@@ -19,34 +19,41 @@ class Combined:
 
     Attributes:
         fetches: the tensors that `fill` takes the values of.
-        gradients: what the buffer holds, a view for each variable.
+        gradients: what the buffer holds, an array for each variable.
     """
 
     def __init__(self, group: Group, gradients: Sequence[Gradient], opened: OpenGraph):
         dtypes = [opened.graph.get_tensor_by_name(each.values).dtype.as_numpy_dtype for each in gradients]
         self._dtypes = [np.dtype(each) for each in dtypes]
-        kind = np.float64 if any(each == np.float64 for each in self._dtypes) else np.float32
         self._group = group
         self._descriptions = list(gradients)
         self.fetches = [name for each in gradients for name in (each.values, each.indices) if name is not None]
-        sizes = [int(np.prod(each.shape)) for each in gradients]
-        marks = [each.shape[0] if each.indices else 0 for each in gradients]
-        self._flat: np.ndarray | None = group.empty(sum(sizes) + sum(marks) + 1, kind)
         self.gradients: list[np.ndarray] = []
         self._marks: list[np.ndarray] = []
-        start = 0
-        for each, size, mark in zip(gradients, sizes, marks, strict=True):
-            self.gradients.append(self._flat[start : start + size].reshape(each.shape))
-            self._marks.append(self._flat[start + size : start + size + mark])
-            start += size + mark
+        self._loss = np.zeros(1)
+        # What one rank alone fetched is the gradient of all, and need not be copied.
+        self._is_alone = group.world_size == 1 and all(each.indices is None for each in gradients)
+        self._flat = None if self._is_alone else self._lay_out()
 
-    @property
-    def flat(self) -> np.ndarray:
-        assert self._flat is not None  # closed learners take no steps
-        return self._flat
+    def _lay_out(self) -> np.ndarray:
+        kind = np.float64 if any(each == np.float64 for each in self._dtypes) else np.float32
+        sizes = [int(np.prod(each.shape)) for each in self._descriptions]
+        marks = [each.shape[0] if each.indices else 0 for each in self._descriptions]
+        flat = self._group.empty(sum(sizes) + sum(marks) + 1, kind)
+        start = 0
+        for each, size, mark in zip(self._descriptions, sizes, marks, strict=True):
+            self.gradients.append(flat[start : start + size].reshape(each.shape))
+            self._marks.append(flat[start + size : start + size + mark])
+            start += size + mark
+        self._loss = flat[-1:]
+        return flat
 
     def fill(self, fetched: Sequence[Any], weight: float, loss: float) -> None:
         """Take this rank's gradients and loss, as so large a part of the whole."""
+        self._loss[0] = loss * weight
+        if self._is_alone:
+            self.gradients = [np.asarray(each) for each in fetched]
+            return
         values = iter(fetched)
         for each, view, marks in zip(self._descriptions, self.gradients, self._marks, strict=True):
             if each.indices is None:
@@ -57,25 +64,28 @@ class Combined:
             marks.fill(0)
             np.add.at(view, indices, rows.astype(view.dtype) * view.dtype.type(weight))
             marks[indices] = 1
-        self.flat[-1] = loss * weight
 
     def fill_nothing(self) -> None:
         """This rank has no part in the step."""
-        self.flat.fill(0)
+        if self._flat is not None:
+            self._flat.fill(0)
 
     def agree(self) -> float:
         """Make the gradients those of all ranks; gives the loss over all ranks."""
-        self._group.all_reduce(self.flat)
-        return float(self.flat[-1])
+        if self._flat is not None:
+            self._group.all_reduce(self._flat)
+        return float(self._loss[0])
 
     def feeds(self) -> dict[str, np.ndarray]:
         """The gradients as what takes them is fed."""
         found: dict[str, np.ndarray] = {}
-        for each, view, marks, dtype in zip(self._descriptions, self.gradients, self._marks, self._dtypes, strict=True):
+        for number, (each, view, dtype) in enumerate(
+            zip(self._descriptions, self.gradients, self._dtypes, strict=True)
+        ):
             if each.indices is None:
                 found[each.values] = view.astype(dtype, copy=False)
                 continue
-            touched = np.flatnonzero(marks)
+            touched = np.flatnonzero(self._marks[number])
             found[each.values] = view[touched].astype(dtype, copy=False)
             found[each.indices] = touched
         return found
@@ -83,4 +93,5 @@ class Combined:
     def close(self) -> None:
         """Let go of the group's memory."""
         self._flat = None
+        self._loss = np.zeros(1)
         self.gradients, self._marks = [], []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from zoo.orca.learn.learner import Learner
 from zoo.orca.learn.tf.combined import Combined
@@ -44,11 +45,11 @@ class GraphLearner(Learner):
     def __init__(self, parcel: Parcel, worker: Worker, group: Group, state: dict[str, Any] | None):
         state = state or {}
         (values,) = state.get("models") or [{}]
-        threads = max(1, len(os.sched_getaffinity(0)) // worker.local_size)
+        self._threads = max(1, len(os.sched_getaffinity(0)) // worker.local_size)
         self.parcel = parcel
         self.group = group
         self.rank = worker.rank
-        self.opened = OpenGraph(parcel, unpack_values(values), worker.rank, threads)
+        self.opened = OpenGraph(parcel, unpack_values(values), worker.rank, self._threads)
         self._names = [each.name for each in parcel.variables]
         self._training = {name: pair[0] for name, pair in parcel.constants.items()}
         self._otherwise = {name: pair[1] for name, pair in parcel.constants.items()}
@@ -65,6 +66,7 @@ class GraphLearner(Learner):
     def _prepare(self, training: Training, state: dict[str, Any]) -> None:
         self._combined = Combined(self.group, training.gradients, self.opened)
         if training.method is not None:
+            torch.set_num_threads(self._threads)
             names = [each.variable for each in training.gradients]
             self._update = TorchUpdate(training.method, names, list(self.opened.read(names).values()))
             for known in state.get("optimizers") or []:

@@ -138,6 +138,8 @@ def rate_of(optimizer: Any) -> Any:
         rate = getattr(optimizer, name, None)
         if rate is None or callable(rate):
             continue
+        if hasattr(rate, "read_value"):  # a variable, whose name is not that of its value
+            rate = rate.read_value()
         value = tf.get_static_value(rate) if tf.is_tensor(rate) else rate
         return rate if value is None else float(value)
     inner = getattr(optimizer, "optimizer", None) or getattr(optimizer, "_optimizer", None)

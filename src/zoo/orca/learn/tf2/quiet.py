@@ -38,6 +38,7 @@ def start_here() -> Any:
     tf = import_tensorflow()
     with _without_chatter():
         tf.config.list_logical_devices()
+        _run_once(tf)
     return tf
 
 
@@ -51,7 +52,15 @@ def start_tensorflow(worker: Worker, inter_op: int | None = None, intra_op: int 
         tf.config.threading.set_inter_op_parallelism_threads(inter_op or 1)
         tf.config.threading.set_intra_op_parallelism_threads(intra_op or cores)
         tf.config.list_logical_devices()
+    with _without_chatter():
+        _run_once(tf)
     return tf
+
+
+def _run_once(tf: Any) -> None:
+    """The first session of a process has something to say, too."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.constant(0))
 
 
 @contextlib.contextmanager
