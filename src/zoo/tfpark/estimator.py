@@ -20,7 +20,7 @@ from zoo.tfpark.tf_dataset import TFDataset
 from zoo.tfpark.tf_optimizer import TFOptimizer, measure
 from zoo.tfpark.tf_predictor import TFPredictor
 from zoo.util.frozen import graph_mode
-from zoo.util.tf import get_checkpoint_state, load_tf_checkpoint, save_tf_checkpoint
+from zoo.util.tf import get_checkpoint_state, load_known_variables, load_tf_checkpoint, save_tf_checkpoint
 
 CHECKPOINT = "model.ckpt"
 
@@ -99,7 +99,8 @@ class TFEstimator:
             model_fn: `model_fn(features, labels, mode)`, which may also take `params` and `config`, and returns an
                 EstimatorSpec; mode is "train", "eval" or "infer".
             model_dir: where checkpoints go; a temporary folder if left out.
-            warm_start_from: a checkpoint, or a folder of some, with the first values of the variables.
+            warm_start_from: a checkpoint, or a folder of some, with the first values of the variables; those that it
+                does not have are initialised.
         """
         return cls(model_fn, model_dir, config, params, warm_start_from)
 
@@ -114,11 +115,13 @@ class TFEstimator:
         with self._built(ModeKeys.TRAIN, input_fn) as (dataset, spec):
             dataset.need_batch_size("for training")
             _need(spec, "loss", "train_op")
-            with self._session(self._latest() or self._warm_start_from) as (sess, saver):
+            with self._session(self._latest()) as (sess, saver):
                 optimizer = TFOptimizer.from_train_op(
                     spec.train_op, spec.loss, dataset=dataset, sess=sess, session_config=session_config
                 )
                 start = _count(sess)
+                # The counters of this optimizer start anew: without this each call would take the same first batches.
+                optimizer.estimator._seed += start
                 optimizer.optimize(limit)
                 step = _count(sess, at_least=start + optimizer.estimator.iterations)
                 save_tf_checkpoint(sess, f"{self.model_dir}/{CHECKPOINT}-{step}", saver)
@@ -141,7 +144,7 @@ class TFEstimator:
         methods = [method_of(each) for each in _as_list(eval_methods)]
         with self._built(ModeKeys.EVAL, input_fn) as (dataset, spec):
             _need(spec, "predictions")
-            with self._session(checkpoint_path or self._needed_checkpoint()) as (sess, _):
+            with self._session(checkpoint_path or self._latest(), is_needed=True) as (sess, _):
                 output = _one_tensor(spec.predictions)
                 return measure(sess, dataset, methods, output, dataset.label_tensors, spec.loss, check_num_steps(steps))
 
@@ -161,7 +164,7 @@ class TFEstimator:
         """
         with self._built(ModeKeys.PREDICT, input_fn) as (dataset, spec):
             _need(spec, "predictions")
-            with self._session(checkpoint_path or self._needed_checkpoint()) as (sess, _):
+            with self._session(checkpoint_path or self._latest(), is_needed=True) as (sess, _):
                 if not isinstance(spec.predictions, dict):
                     return TFPredictor(sess, spec.predictions, dataset=dataset).predict()
                 keys = _chosen(spec.predictions, predict_keys)
@@ -189,28 +192,31 @@ class TFEstimator:
         return self._model_fn(features, **{name: value for name, value in given.items() if name in takes})
 
     @contextlib.contextmanager
-    def _session(self, checkpoint: str | None) -> Iterator[tuple[Any, Any]]:
-        """A session of the default graph with the values of a checkpoint, or of a folder's latest, and a saver."""
+    def _session(self, checkpoint: str | None, is_needed: bool = False) -> Iterator[tuple[Any, Any]]:
+        """A session of the default graph with the values of a checkpoint, or those to start from, and a saver."""
+        if checkpoint is None and self._warm_start_from is None and is_needed:
+            raise InvalidArgumentError(
+                f"There is no checkpoint in {self.model_dir}. Call train first, or pass checkpoint_path=..."
+            )
         tf = graph_mode()
         saver = tf.train.Saver()
         with tf.Session() as sess:
             sess.run([tf.global_variables_initializer(), tf.local_variables_initializer(), tf.tables_initializer()])
             if checkpoint is not None:
-                state = get_checkpoint_state(checkpoint)
-                load_tf_checkpoint(sess, checkpoint if state is None else state.model_checkpoint_path, saver)
+                load_tf_checkpoint(sess, _newest(checkpoint), saver)
+            elif self._warm_start_from is not None:
+                load_known_variables(sess, _newest(self._warm_start_from))
             yield sess, saver
 
     def _latest(self) -> str | None:
         state = get_checkpoint_state(self.model_dir)
         return None if state is None else state.model_checkpoint_path
 
-    def _needed_checkpoint(self) -> str:
-        latest = self._latest() or self._warm_start_from
-        if latest is None:
-            raise InvalidArgumentError(
-                f"There is no checkpoint in {self.model_dir}. Call train first, or pass checkpoint_path=..."
-            )
-        return latest
+
+def _newest(checkpoint: str) -> str:
+    """A checkpoint itself, or the newest one of a folder."""
+    state = get_checkpoint_state(checkpoint)
+    return checkpoint if state is None else state.model_checkpoint_path
 
 
 def _count(sess: Any, at_least: int = 0) -> int:

@@ -67,7 +67,13 @@ class KerasTFOptimizer(TFOptimizer):
             )
 
     def _weights(self) -> list[np.ndarray]:
-        named = zip([each.name for each in self._model.weights], self._model.get_weights(), strict=True)
+        trained = {id(each) for each in self._model.trainable_weights}
+        # In Keras 3 `name` is that of the weight within its layer alone.
+        named = [
+            (getattr(weight, "path", weight.name), value)
+            for weight, value in zip(self._model.weights, self._model.get_weights(), strict=True)
+            if id(weight) in trained
+        ]
         return [value for _, value in sorted(named, key=lambda pair: pair[0])]
 
 
@@ -79,4 +85,6 @@ class KerasTFPredictor(TFPredictor):
         self._dataset = dataset
 
     def predict(self) -> Any:
-        return self._keras.predict(self._dataset)
+        if self._dataset.has_batch:
+            return self._keras.predict(self._dataset)
+        return self._keras.predict_records(self._dataset, 1)

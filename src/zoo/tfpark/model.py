@@ -9,6 +9,7 @@ import numpy as np
 
 from zoo.orca.context import current_engine
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, PreconditionError
+from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3, is_legacy_keras
 from zoo.orca.learn.trigger import EveryEpoch
@@ -44,7 +45,7 @@ class KerasModel:
     def metrics_names(self) -> list[str]:
         """What `evaluate` measures in this process, "loss" first."""
         if is_keras3(self.model):
-            return list(self.model.get_metrics_result())
+            return _names_of_metrics(self.model)
         return list(self.model.metrics_names)
 
     def fit(
@@ -64,7 +65,7 @@ class KerasModel:
                 them.
             y: the labels of arrays.
             batch_size: rows of a step of arrays; a TFDataset has its own.
-            validation_data: (x, y) of arrays; a TFDataset has its own.
+            validation_data: (x, y) of arrays; or, for a TFDataset that has none of its own, another TFDataset.
             distributed: whether arrays are trained on over all workers.
             kwargs: what else Keras's `fit` takes, for training in this process; over all workers `shuffle`,
                 `callbacks`, `session_config` and `checkpoint_trigger`.
@@ -72,7 +73,7 @@ class KerasModel:
         Returns what Keras's `fit` does, or, over all workers, nothing.
         """
         if isinstance(x, TFDataset):
-            return self._fit_dataset(x, epochs, kwargs)
+            return self._fit_dataset(x, epochs, validation_data, kwargs)
         if not distributed:
             return self.model.fit(x, y, batch_size=batch_size, epochs=epochs, validation_data=validation_data, **kwargs)
         data = self._shard(x, y)
@@ -92,9 +93,13 @@ class KerasModel:
             batch_per_thread: rows of a step of arrays; a TFDataset has its own.
         """
         if isinstance(x, TFDataset):
-            size = x.need_batch_per_thread("in KerasModel evaluate") * x.rows.engine.cores
+            engine = x.rows.engine
+            size = x.need_batch_per_thread("in KerasModel evaluate")
+            size *= engine.nodes if x.hard_code_batch_size else engine.cores  # there is one worker on each node
             data, columns = x.rows.data(*self.columns(x))
-            return self._estimator_now().evaluate(data, size, columns.features or None, columns.labels or None)
+            return self._estimator_now().evaluate(
+                data, size, columns.features or None, columns.labels or None, x.auto_shard_files
+            )
         if distributed:
             size = (batch_per_thread or 4) * current_engine().cores
             return self._estimator_now().evaluate(self._shard(x, y), size)
@@ -116,12 +121,17 @@ class KerasModel:
             distributed: whether arrays are sent to the workers, if they are large.
         """
         if isinstance(x, TFDataset):
-            size = x.need_batch_per_thread("in KerasModel predict")
-            records = take_columns(x.rows.records(), self.columns(x, with_labels=False)[0])
-            return as_records(predict_records(records, self._estimator_now()._predictor(), size))
+            return self.predict_records(x, x.need_batch_per_thread("in KerasModel predict"))
         if distributed:
             return self._estimator_now().predict(self._features(x), batch_per_thread or 4)
         return self.model.predict(x, batch_size=batch_per_thread, verbose=0)
+
+    def predict_records(self, dataset: TFDataset, size: int) -> Any:
+        """As `predict` of a TFDataset, so many records at a time."""
+        records = take_columns(dataset.rows.records(), self.columns(dataset, with_labels=False)[0])
+        return as_records(
+            predict_records(records, self._estimator_now()._predictor(), size, dataset.hard_code_batch_size)
+        )
 
     def get_weights(self) -> list[np.ndarray]:
         """The model's weights."""
@@ -167,11 +177,13 @@ class KerasModel:
         self._metrics[name] = tensor
         self._estimator = None
 
-    def _fit_dataset(self, dataset: TFDataset, epochs: int, options: dict[str, Any]) -> None:
+    def _fit_dataset(self, dataset: TFDataset, epochs: int, validation_data: Any, options: dict[str, Any]) -> None:
         size = dataset.need_batch_size("in KerasModel fit")
         sides = self.columns(dataset)
         data, columns = dataset.rows.data(*sides)
         validation = None if dataset.validation is None else dataset.validation.data(*sides)[0]
+        if validation_data is not None:
+            validation = self._validation(dataset, validation_data, columns)
         estimator = self._estimator_now()
         estimator._config |= {"shuffle": dataset.shuffle, "drop_last": dataset.hard_code_batch_size}
         estimator.fit(
@@ -184,6 +196,25 @@ class KerasModel:
             auto_shard_files=dataset.auto_shard_files,
             **self._triggered(options),
         )
+
+    def _validation(self, dataset: TFDataset, given: Any, columns: Any) -> Any:
+        """The validation data that was given beside a TFDataset."""
+        if dataset.validation is not None:
+            raise InvalidArgumentError("The TFDataset has validation data of its own: leave validation_data out.")
+        if isinstance(given, TFDataset):
+            data, theirs = given.rows.data(*self.columns(given))
+        elif isinstance(given, list | tuple) and len(given) == 2:
+            data, theirs = self._shard(*given), Columns()
+        else:
+            raise InvalidArgumentError(
+                f"Expected validation_data to be a TFDataset or arrays (x, y), got a {type(given).__name__}."
+            )
+        if theirs != columns:
+            raise InvalidArgumentError(
+                "Expected validation_data of the same kind and columns as the data. Type: "
+                "TFDataset.from_dataframe(df, ..., validation_df=...)"
+            )
+        return data
 
     def _triggered(self, options: dict[str, Any]) -> dict[str, Any]:
         """With a model_dir there are checkpoints after every epoch, unless the user says otherwise."""
@@ -215,8 +246,11 @@ class KerasModel:
     def columns(self, dataset: TFDataset, with_labels: bool = True) -> tuple[list[int], list[int]]:
         """Which of a dataset's tensors are the model's inputs, and which its targets, in the model's order."""
         if not with_labels:
-            structure = dataset.tensor_structure[0] if dataset.has_labels else dataset.tensor_structure
-            return _columns_by_name(structure, self._input_names(), "model_input"), []
+            names, structure = self._input_names(), dataset.tensor_structure
+            # Two tensors alone may be two inputs as well as an input and a label: the model knows.
+            if dataset.has_labels and not (len(names or ()) == len(dataset.metas) == 2):
+                structure = structure[0]
+            return _columns_by_name(structure, names, "model_input"), []
         if not dataset.has_labels:
             raise InvalidArgumentError(
                 f"Expected a TFDataset of (features, labels), but its elements are {dataset.tensor_structure!r}."
@@ -232,6 +266,23 @@ class KerasModel:
                 self.model, metrics=self._metrics or None, model_dir=self._model_dir, optimizer=self._optimizer
             )
         return self._estimator
+
+
+def _names_of_metrics(model: Any) -> list[str]:
+    """What a model of Keras 3 measures; those compiled metrics that no batch has built yet are asked of a copy."""
+    compiled = getattr(model, "_compile_metrics", None)
+    names: list[str] = []
+    for metric in model.metrics:
+        if metric is compiled and not compiled.built:
+            metric = type(compiled)(
+                compiled._user_metrics, compiled._user_weighted_metrics, output_names=compiled.output_names
+            )
+            # Only the number of outputs has to do with names.
+            outputs = [np.zeros((1, 1), np.float32)] * len(model.outputs or [None])
+            metric.build(outputs, outputs)
+        found = metric.result()
+        names += list(found) if isinstance(found, dict) else [metric.name]
+    return names
 
 
 def _names(tensors: Any) -> list[str] | None:

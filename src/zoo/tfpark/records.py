@@ -119,12 +119,12 @@ def predict_records(
             result = model(stack([*batch, *batch[-1:] * missing]))
             yield from itertools.islice(_each_row(result), len(batch))
 
-    return _with_model(records, predictor, predict)
+    return map_with_model(records, predictor, predict)
 
 
 def predict_batches(batches: Placement, predictor: Predictor) -> Placement:
     """The prediction for each batch, a tuple of arrays."""
-    return _with_model(batches, predictor, lambda model, rows: (model(tuple(map(np.asarray, row))) for row in rows))
+    return map_with_model(batches, predictor, lambda model, rows: (model(tuple(map(np.asarray, row))) for row in rows))
 
 
 def measure_records(
@@ -152,7 +152,7 @@ def measure_records(
             count += len(batch)
         yield [metric.state() for metric in metrics], count
 
-    parts = [part for (part,) in _with_model(records, predictor, measure).fetch()]
+    parts = [part for (part,) in map_with_model(records, predictor, measure).fetch()]
     rows = sum(count for _, count in parts)
     measured = []
     for number, (_, method) in enumerate(methods):
@@ -162,7 +162,7 @@ def measure_records(
     return measured
 
 
-def _with_model(
+def map_with_model(
     records: Placement, predictor: Predictor, function: Callable[[Model, Iterator[Any]], Iterator[Any]]
 ) -> Placement:
     """What a function of the model and a partition's records gives, where the records lie."""

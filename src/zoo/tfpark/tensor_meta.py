@@ -131,9 +131,9 @@ def _features_of(record: Any, nested: bool) -> Any:
 
 
 def column_metas(df: Any, features: Sequence[str], labels: Sequence[str]) -> Any:
-    """The tensors of columns of a Spark DataFrame: (features, labels), or features alone; one column stands for itself.
+    """The tensors of columns of a Spark DataFrame: (features, labels), or features alone, a list if there are several.
 
-    The first row says how long arrays are.
+    One column stands for itself. The first row says how long arrays are.
     """
     if not features:
         raise InvalidArgumentError(f"Expected feature_cols to be a list of column names among {df.columns}, got none.")
@@ -148,4 +148,7 @@ def column_metas(df: Any, features: Sequence[str], labels: Sequence[str]) -> Any
         for side in (features, labels)
     ]
     found = [side[0] if len(side) == 1 else side for side in sides]
-    return tuple(found) if labels else found[0]
+    if labels:
+        return tuple(found)
+    # A tuple of two would be (features, labels).
+    return list(sides[0]) if len(features) > 1 else found[0]

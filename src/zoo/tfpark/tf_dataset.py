@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from zoo.tfpark.tensor_meta import (
 from zoo.util import nest
 from zoo.util.frozen import graph_mode, placeholders_of
 
-# The graph itself remembers whose its placeholders are: then they are forgotten together.
+# The graph itself remembers whose its placeholders are, {dataset: tensors}: then they are forgotten together.
 _OWNERS = "_zoo_tfpark_datasets"
 
 
@@ -54,16 +55,15 @@ class TFDataset:
         hard_code_batch_size: bool = False,
         sequential_order: bool = False,
         shuffle: bool = True,
-        memory_type: str = "DRAM",
+        memory_type: str = "DRAM",  # accepted as published: rows lie where their engine keeps them
     ):
         self.tensor_structure = tensor_structure
         self.rows = rows
         self.validation = validation
         self.hard_code_batch_size = hard_code_batch_size
         self.shuffle = shuffle and not sequential_order
-        self.memory_type = memory_type
         self._set_batch(batch_size, batch_per_thread)
-        self._tensors: Any = None
+        self._last_graph: Callable[[], Any] = lambda: None
 
     @staticmethod
     def from_rdd(
@@ -298,20 +298,30 @@ class TFDataset:
 
     @property
     def tensors(self) -> Any:
-        """Placeholders in the default graph, nested as the elements are; made when they are first asked for."""
-        if self._tensors is None:
+        """Placeholders in the default graph, nested as the elements are; made when a graph is first asked for them.
+
+        Where there is no graph, they are those of the last one.
+        """
+        tf = graph_mode()
+        graph = self._last_graph() if tf.executing_eagerly() else tf.get_default_graph()
+        if graph is None:
+            raise ContextError(
+                "The tensors of a TFDataset are placeholders of a graph, but TensorFlow executes eagerly here. "
+                "Type tf.compat.v1.disable_eager_execution() at the top of the script, or build the graph in "
+                "`with tf.Graph().as_default():`"
+            )
+        return self.tensors_in(graph)
+
+    def tensors_in(self, graph: Any) -> Any:
+        """`tensors` of a graph, whichever is the default one."""
+        owners = vars(graph).setdefault(_OWNERS, {})
+        if self not in owners:
             tf = graph_mode()
-            if tf.executing_eagerly():
-                raise ContextError(
-                    "The tensors of a TFDataset are placeholders of a graph, but TensorFlow executes eagerly here. "
-                    "Type tf.compat.v1.disable_eager_execution() at the top of the script, or build the graph in "
-                    "`with tf.Graph().as_default():`"
-                )
-            made = [tf.placeholder(each.dtype, self._shape(each), each.name) for each in self.metas]
-            self._tensors = nest.pack_sequence_as(self.tensor_structure, made)
-            graph = made[0].graph
-            setattr(graph, _OWNERS, [*getattr(graph, _OWNERS, []), self])
-        return self._tensors
+            with graph.as_default():
+                made = [tf.placeholder(each.dtype, self._shape(each), each.name) for each in self.metas]
+            owners[self] = nest.pack_sequence_as(self.tensor_structure, made)
+            self._last_graph = weakref.ref(graph)
+        return owners[self]
 
     @property
     def feature_tensors(self) -> Any:
@@ -334,11 +344,6 @@ class TFDataset:
     def has_labels(self) -> bool:
         """Whether elements are (features, labels)."""
         return isinstance(self.tensor_structure, tuple) and len(self.tensor_structure) == 2
-
-    @property
-    def feature_count(self) -> int:
-        """How many of the flat tensors are features."""
-        return len(nest.flatten(self.tensor_structure[0]) if self.has_labels else self.metas)
 
     def get_num_partitions(self) -> int:
         """In how many partitions the rows lie."""
@@ -392,8 +397,8 @@ def dataset_of(tensors: Sequence[Any], given: Sequence[Any] = ()) -> TFDataset:
         given: tensors that get their values from elsewhere.
     """
     needed = {each.name for each in placeholders_of(tensors, given)}
-    datasets = getattr(tensors[0].graph, _OWNERS, [])
-    found = [each for each in datasets if any(mine.name in needed for mine in nest.flatten(each.tensors))]
+    owners = getattr(tensors[0].graph, _OWNERS, {})
+    found = [each for each, own in owners.items() if any(mine.name in needed for mine in nest.flatten(own))]
     if len(found) != 1:
         names = ", ".join(tensor.name for tensor in tensors)
         came = "none" if not found else f"{len(found)} of them"
@@ -413,7 +418,7 @@ def columns_of(dataset: TFDataset, targets: Sequence[Any], inputs: Any = None) -
     """
     if inputs is None:
         needed = {each.name for each in placeholders_of(targets)}
-        flat = nest.flatten(dataset.tensors)
+        flat = nest.flatten(dataset.tensors_in(targets[0].graph))
         chosen = [number for number, tensor in enumerate(flat) if tensor.name in needed]
         return [flat[number] for number in chosen], chosen
     given = nest.flatten(inputs)

@@ -17,7 +17,9 @@ from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.trigger import EveryEpoch, MaxEpoch
 from zoo.tfpark.metric_tensors import metric_name, metric_tensor
 from zoo.tfpark.summaries import use_train_summary, use_validation_summary
+from zoo.tfpark.rows import TfDataRows
 from zoo.tfpark.tf_dataset import TFDataset, columns_of, dataset_of
+from zoo.tfpark.whole_batches import figures_by_row, outputs_by_row
 from zoo.tfpark.zoo_optimizer import train_ops_of
 from zoo.util.frozen import as_tensors
 
@@ -259,14 +261,29 @@ def measure(
     start_here()
     from zoo.orca.learn.tf.recipe import GraphRecipe
 
+    size = dataset.batch_size
+    if size <= 0:
+        # A graph of a fixed batch is given that many rows by each worker.
+        engine = dataset.rows.engine
+        workers = engine.nodes if dataset.hard_code_batch_size else engine.cores
+        size = dataset.need_batch_per_thread("for evaluation") * workers
+    if dataset.hard_code_batch_size and not isinstance(dataset.rows, TfDataRows):
+        loss = loss if any(metric_name(each) == "Loss" for each in methods) else None
+        rows = outputs_by_row(sess, dataset, output, label, loss, size // dataset.rows.engine.nodes)
+        tensors, figures = figures_by_row(methods, output, label, loss)
+        estimator = _DatasetEstimator(GraphRecipe(inputs=tensors, metrics=figures), dataset, None)
+        try:
+            data, columns = rows.data(range(len(tensors)))
+            return estimator.measure(data, size, columns, steps)
+        finally:
+            estimator.shutdown()
     figures = {metric_name(each): metric_tensor(each, output, label, loss) for each in methods}
     tensors, chosen = columns_of(dataset, list(figures.values()))
     recipe = GraphRecipe(inputs=tensors, metrics=figures, sess=sess)
     data, columns = dataset.rows.data(chosen)
-    size = dataset.batch_size
-    if size <= 0:
-        size = dataset.need_batch_per_thread("for evaluation") * dataset.rows.engine.cores
-    return _DatasetEstimator(recipe, dataset, None).measure(data, size, columns, steps)
+    estimator = _DatasetEstimator(recipe, dataset, None)
+    estimator._auto_shard_files = dataset.auto_shard_files
+    return estimator.measure(data, size, columns, steps)
 
 
 class _DatasetEstimator(TensorFlowEstimator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,7 +34,8 @@ class NetPredictor:
     """A frozen graph on its way to where rows are predicted."""
 
     def __init__(self, frozen: FrozenGraph):
-        self.key = uuid.uuid4().hex
+        # Processes that hold the same graph already use theirs.
+        self.key = hashlib.sha256(repr((frozen.names, frozen.session_config)).encode() + frozen.graph_def).hexdigest()
         self._frozen = frozen
 
     def load(self) -> Callable[[tuple[Any, ...]], Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.orca.data.file import filesystem_of, is_local
-from zoo.orca.errors import PathNotFoundError
+from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
 from zoo.util.frozen import freeze, graph_mode, quiet
 
 
@@ -59,16 +61,38 @@ def load_tf_checkpoint(sess: Any, checkpoint_path: str, saver: Any = None) -> No
     Example: ``load_tf_checkpoint(sess, get_checkpoint_state("/tmp/lenet").model_checkpoint_path)``
     """
     saver = _saver(sess, saver)
+    with _local_copy(checkpoint_path) as local:
+        saver.restore(sess, local)
+
+
+def load_known_variables(sess: Any, checkpoint_path: str) -> None:
+    """Give those of the session's variables that a checkpoint has its values; the others stay as they are."""
+    tf = graph_mode()
+    with _local_copy(checkpoint_path) as local, sess.graph.as_default():
+        saved = tf.train.load_checkpoint(local).get_variable_to_shape_map()
+        variables = tf.global_variables()
+        known = [each for each in variables if each.op.name in saved]
+        if not known:
+            raise InvalidArgumentError(
+                f"Expected {checkpoint_path} to have some of the variables "
+                f"{', '.join(each.op.name for each in variables)}, got {', '.join(sorted(saved))}."
+            )
+        tf.train.Saver(known).restore(sess, local)
+
+
+@contextlib.contextmanager
+def _local_copy(checkpoint_path: str) -> Iterator[str]:
+    """A checkpoint's path on this machine, where it is brought while the block lasts."""
     fs, path = filesystem_of(checkpoint_path)
     files = [name for name in fs.glob(f"{path}*") if name.removeprefix(path).startswith((".index", ".data-"))]
     if not files:
         raise PathNotFoundError(f"No such checkpoint: {checkpoint_path} (there is no {checkpoint_path}.index)")
     if is_local(checkpoint_path):
-        saver.restore(sess, path)
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="orca-tf-") as scratch:
         fs.get(files, scratch + "/")
-        saver.restore(sess, os.path.join(scratch, os.path.basename(path)))
+        yield os.path.join(scratch, os.path.basename(path))
 
 
 @dataclass(frozen=True)

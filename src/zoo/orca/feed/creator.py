@@ -18,8 +18,9 @@ from zoo.orca.feed.loader import check_not_empty, is_loader
 from zoo.orca.feed.loader_order import Rng
 from zoo.orca.feed.loader_source import open_loader
 from zoo.orca.feed.tf_cuts import count_files
-from zoo.orca.feed.tf_data import FILES, OWN, RECORDS, is_dataset, open_dataset, ship
+from zoo.orca.feed.tf_data import FILES, RECORDS, is_dataset, open_dataset, ship
 from zoo.orca.feed.tf_graph import eagerly, global_seed, tensorflow
+from zoo.orca.feed.tf_pipeline import OWN
 from zoo.orca.options import OrcaContext
 
 if TYPE_CHECKING:
@@ -112,7 +113,11 @@ def _check_same(mark: int, worker: Worker) -> None:
 
 def _check_files(count: int, workers: int) -> None:
     if count < workers:
-        found = f"it reads {count}" if count else "it does not read from a list of files alone"
+        found = (
+            f"it reads {count}"
+            if count
+            else "it does not read from a list of files alone, or it counts files or records (take, skip, shard, zip)"
+        )
         raise InvalidArgumentError(
             f"AutoShardPolicy.FILE deals the files of a tf.data.Dataset to the {workers} workers, so there must be at "
             f"least as many, but {found}. Use AutoShardPolicy.AUTO or DATA, or fewer workers."

@@ -50,6 +50,7 @@ class ElementsFeed(Feed):
     Args:
         batch_size: the rows of a global batch, if the dataset itself says it.
         shuffles: whether epochs may have an order of their own.
+        drops: whether the rows that are left at the end of an epoch, too few for a batch, are left out.
     """
 
     infinite = False
@@ -61,6 +62,7 @@ class ElementsFeed(Feed):
         batched: bool = False,
         batch_size: int | None = None,
         shuffles: bool = True,
+        drops: bool = False,
     ):
         self.engine = feed.engine
         self.data: Placement | None = feed.data
@@ -69,6 +71,7 @@ class ElementsFeed(Feed):
         self._feed = feed
         self._batch_size = batch_size
         self._shuffles = shuffles
+        self._drops = drops
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"engine": None, "data": None}
@@ -78,11 +81,13 @@ class ElementsFeed(Feed):
         return None if batch is None else _reshaped(batch)[0]
 
     def gathered(self) -> Feed:
-        return ElementsFeed(self._feed.gathered(), self.labelled, self.batched, self._batch_size, self._shuffles)
+        feed = self._feed.gathered()
+        return ElementsFeed(feed, self.labelled, self.batched, self._batch_size, self._shuffles, self._drops)
 
     def open(self, worker: Worker, batch_size: int, seed: int, shuffle: bool = True, drop_last: bool = False) -> Source:
         size = self._batch_size or batch_size
-        return ElementsSource(self._feed.open(worker, size, seed, shuffle and self._shuffles, drop_last))
+        source = self._feed.open(worker, size, seed, shuffle and self._shuffles, drop_last or self._drops)
+        return ElementsSource(source)
 
 
 class ElementsSource(Source):

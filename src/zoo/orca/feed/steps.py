@@ -51,9 +51,9 @@ class StepsSource(Source):
 
     def __init__(self, source: Source, steps: int, first_epoch: int, goes_on: bool):
         self.steps: int | None = steps
+        self._steps = steps
         self.rows: int | None = None
         self._source = source
-        self._length = steps
         self._first_epoch = first_epoch
         self._goes_on = goes_on
         self._stream: Iterator[Share] | None = None
@@ -71,10 +71,10 @@ class StepsSource(Source):
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Share]:
         if not self._goes_on:
-            return itertools.islice(self._source.epoch(0, start), self._length - start)
+            return itertools.islice(self._source.epoch(0, start), self._steps - start)
         if self._source.steps:
-            return itertools.islice(self._passes(epoch * self._length + start), self._length - start)
-        return self._of_stream((epoch - self._first_epoch) * self._length + start, self._length - start)
+            return itertools.islice(self._passes(epoch * self._steps + start), self._steps - start)
+        return self._of_stream((epoch - self._first_epoch) * self._steps + start, self._steps - start)
 
     def close(self) -> None:
         self._stream = None
@@ -96,7 +96,7 @@ class StepsSource(Source):
             yield share
 
     def _endless(self) -> Iterator[Share]:
-        for number in itertools.count():
+        for number in itertools.count(self._first_epoch):
             share = None
             for share in self._source.epoch(number):
                 yield share

@@ -25,6 +25,15 @@ PASSES = {"PrefetchDataset", "OptionsDataset", "ModelDataset", "PrivateThreadPoo
 BLIND = SHUFFLES | {"TakeDataset", "SkipDataset", "RepeatDataset", "ShardDataset", "AssertCardinalityDataset"}
 
 
+#: They do with an element what they would do without the others, or put elements together that are used in any case:
+#: the elements of all files are those of some files and those of the others.
+EVEN = MAPS | CACHES | BATCHERS | PADDERS | SHUFFLES | PASSES | {
+    "FilterDataset", "ParallelFilterDataset", "FlatMapDataset", "InterleaveDataset", "ParallelInterleaveDataset",
+    "ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4",
+    "LegacyParallelInterleaveDatasetV2", "RepeatDataset", "UnbatchDataset", "ParseExampleDataset",
+    "ParseExampleDatasetV2", "IgnoreErrorsDataset", "GroupByWindowDataset"}  # fmt: skip
+
+
 class Batch(NamedTuple):
     """How the records of a dataset are put into batches."""
 
@@ -81,25 +90,29 @@ def topmost_caches(graph: DatasetGraph, sink: str) -> list[str]:
 
 
 def count_files(graph: DatasetGraph) -> int:
-    """The files of the shortest list of files that is read; 0 when something else is read, too."""
-    return min((len(graph.value(graph.nodes[name].input[0])) for name in _file_lists(graph) or []), default=0)
+    """The files from which everything is read; 0 when they cannot be dealt.
+
+    Something else is read, too, or it matters how many there are: of files, or of records (`take`, `zip`, `scan`)."""
+    name = _file_list(graph)
+    return 0 if name is None else len(graph.value(graph.nodes[name].input[0]))
 
 
 def with_files_of(graph: DatasetGraph, rank: int, world_size: int) -> DatasetGraph:
     """The dataset that reads every `world_size`-th file, from this rank's first one on."""
-    files = dict.fromkeys(_file_lists(graph) or [])
+    name = _file_list(graph)
     graph = graph.part(graph.sink)
-    for name in files:
-        mine = graph.proto.node.add(name=f"{name}/mine", op="ShardDataset", input=[name])
-        for what, value in (("count", world_size), ("index", rank)):
-            constant = graph.proto.node.add(name=f"{name}/{what}")
-            set_constant(constant, value)
-            mine.input.append(constant.name)
-        for attribute, value in zip(("output_types", "output_shapes"), graph.types(name) or (), strict=False):
-            mine.attr[attribute].CopyFrom(value)
-        for user in graph.proto.node:
-            if user.name != mine.name:
-                user.input[:] = [mine.name if each == name else each for each in user.input]
+    if name is None:
+        return graph
+    mine = graph.proto.node.add(name=f"{name}/mine", op="ShardDataset", input=[name])
+    for what, value in (("count", world_size), ("index", rank)):
+        constant = graph.proto.node.add(name=f"{name}/{what}")
+        set_constant(constant, value)
+        mine.input.append(constant.name)
+    for attribute, value in zip(("output_types", "output_shapes"), graph.types(name) or (), strict=False):
+        mine.attr[attribute].CopyFrom(value)
+    for user in graph.proto.node:
+        if user.name != mine.name:
+            user.input[:] = [mine.name if each == name else each for each in user.input]
     return DatasetGraph(graph.proto)
 
 
@@ -128,40 +141,23 @@ def _is_map(graph: DatasetGraph, name: str) -> bool:
     return (draws or not assigns) and not any(op in PYTHON for op in inner)
 
 
-def _file_lists(graph: DatasetGraph) -> list[str] | None:
-    """The datasets of file names from which everything is read; None when there is something else, too."""
-    found: list[str] = []
-    waiting = [graph.sink]
-    while waiting:
-        name = waiting.pop()
+def _file_list(graph: DatasetGraph) -> str | None:
+    """The dataset of file names from which everything is read; None when files cannot be dealt."""
+    name, reads = graph.sink, False
+    while graph.op(name) != "TensorSliceDataset":
         below = graph.below(name)
-        if not below:
+        if graph.op(name) not in EVEN or len(below) != 1:
             return None
-        if _reads_files(graph, name):
-            files = _names_below(graph, below[0])
-            if files is None:
-                return None
-            found.append(files)
-        else:
-            waiting += below
-    return found
+        reads = reads or _reads_files(graph, name)
+        name = below[0]
+    inputs = graph.nodes[name].input
+    names = graph.value(inputs[0]) if reads and len(inputs) == 1 else None
+    return name if isinstance(names, np.ndarray) and names.dtype == object and names.ndim == 1 else None
 
 
 def _reads_files(graph: DatasetGraph, name: str) -> bool:
     functions = [] if graph.op(name) in MAPS else graph.functions_of([graph.nodes[name]])
     return any(node.op in READERS for function in functions for node in function.node_def)
-
-
-def _names_below(graph: DatasetGraph, name: str) -> str | None:
-    """The list of names that a dataset gives, in whatever order."""
-    while graph.op(name) != "TensorSliceDataset":
-        below = graph.below(name)
-        if len(below) != 1:
-            return None
-        name = below[0]
-    inputs = graph.nodes[name].input
-    names = graph.value(inputs[0]) if len(inputs) == 1 else None
-    return name if isinstance(names, np.ndarray) and names.dtype == object and names.ndim == 1 else None
 
 
 def _gives_batches(graph: DatasetGraph, scope: dict[str, Any], name: str) -> bool:

@@ -22,14 +22,15 @@ from zoo.orca.engine.base import deal
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed.arrays import SharedFeed
 from zoo.orca.feed.base import Feed, Source
+from zoo.orca.feed.batches import BatchesFeed
 from zoo.orca.feed.elements import ElementsFeed, is_labelled, read_element
 from zoo.orca.feed.rows import Folder, RowsFeed
 from zoo.orca.feed.shards import lay
 from zoo.orca.feed.tf_constants import Constant, take_out
 from zoo.orca.feed.tf_cuts import SHUFFLES, count_files, is_batched, with_files_of, without_batch
 from zoo.orca.feed.tf_graph import DatasetGraph, eagerly, tensorflow
-from zoo.orca.feed.tf_pipeline import Pipeline
-from zoo.orca.feed.tf_source import INFINITE, BatchesSource, DatasetSource, OwnSource, RecordsSource, read
+from zoo.orca.feed.tf_pipeline import ALL, OF_FILES, OWN, Pipeline
+from zoo.orca.feed.tf_source import INFINITE, BatchesSource, DatasetSource, OwnSource, RecordsSource, read, rows_of
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zoo.orca")
 
-#: How a dataset is dealt to ranks: by record, by file, or not at all, because each rank has another one.
-RECORDS, FILES, OWN = "records", "files", "own"
+#: How a dataset is dealt to ranks: by record or by file; OWN is not at all, because each rank has another one.
+RECORDS, FILES = "records", "files"
 
 _IGNORE_STATE = 1
 _LAID_AT_ONCE = 256
@@ -233,16 +234,16 @@ def open_dataset(
         graph, (batch_size, drops) = records
         drop_last = drop_last or drops
 
-    def pipeline(graph: DatasetGraph) -> Pipeline:
-        return Pipeline(graph, spec, constants, seed, worker.rank, worker.world_size)
+    def pipeline(graph: DatasetGraph, holds: str = ALL) -> Pipeline:
+        return Pipeline(graph, spec, constants, seed, worker.rank, worker.world_size, holds)
 
     if dealt == OWN:
         size = None if batched else len(deal(batch_size, worker.world_size)[worker.rank])
-        return OwnSource(pipeline(graph), worker, what, size, batched)
+        return OwnSource(pipeline(graph, OWN), worker, what, size, batched)
     if dealt == FILES and count_files(graph) >= worker.world_size > 1:
         mine = with_files_of(graph, worker.rank, worker.world_size)
         size = len(deal(batch_size, worker.world_size)[worker.rank])
-        return OwnSource(pipeline(mine), worker, what, size, batched, pipeline(graph))
+        return OwnSource(pipeline(mine, OF_FILES), worker, what, size, batched, pipeline(graph))
     if batched:
         return BatchesSource(pipeline(graph), worker, what)
     return RecordsSource(pipeline(graph), worker, batch_size, drop_last, what)
@@ -255,27 +256,30 @@ def _rows(spec: Any) -> Any:
 
 
 def _feed_from_driver(shipped: Shipped, engine: Engine, what: str) -> Feed:
-    """Run a dataset here, once, and lay its elements down as rows."""
+    """Run a dataset here, once, and lay its elements down: as rows, or as the batches that they are."""
     if shipped.is_infinite():
         raise InvalidArgumentError(
             f"{what} calls a Python function (py_function, numpy_function or from_generator), or uses something else "
             "that is here only, so that it is gone through once on the driver, but it has no end. Leave out .repeat(), "
             "or say .take(n)."
         )
+    logger.info("%s uses what is on the driver only (a Python function): it is run here, and its rows are sent.", what)
     graph, spec = shipped.graph(), shipped.element()
     batched = is_batched(graph)
     records = without_batch(graph) if batched else None
-    logger.info("%s uses what is on the driver only (a Python function): it is run here, and its rows are sent.", what)
+    size, drops = (None, False) if records is None else records[1]
     if records is not None:
         graph, spec = records[0], _rows(spec)
+    labelled, shuffles = is_labelled(spec), graph.has(SHUFFLES)
     with closing(Pipeline(graph, spec, shipped.tensors(), seed=0)) as pipeline:
         with eagerly():
             dataset = pipeline.whole(0)
-            dataset = dataset.unbatch() if batched and records is None else dataset
+        if batched and records is None:
+            return BatchesFeed(((rows_of(each), each) for each in read(dataset)), engine, labelled, shuffles, what)
+        with eagerly():
             elements = read(dataset.batch(_LAID_AT_ONCE))
         feed = _feed_of_elements(elements, engine, what)
-    size = None if records is None else records[1].size
-    return ElementsFeed(feed, is_labelled(spec), batched, size, shuffles=graph.has(SHUFFLES))
+    return ElementsFeed(feed, labelled, batched, size, shuffles, drops)
 
 
 def _feed_of_elements(elements: Iterator[Any], engine: Engine, what: str) -> Feed:

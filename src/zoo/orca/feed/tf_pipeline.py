@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import uuid
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +15,9 @@ from zoo.orca.feed.tf_seeds import Seeds, draws, places, seeded
 
 #: Constants of more bytes than this are spared TensorFlow's optimizer, which would make room for another copy of them.
 HUGE = 32 << 20
+#: What of a dataset a pipeline has: all of it, what this rank's files hold, or a dataset that is this rank's alone.
+ALL, OF_FILES, OWN = "all", "files", "own"
+_PART = "part"
 
 
 class Pipeline:
@@ -24,7 +30,11 @@ class Pipeline:
         constants: the large constants of the graph, by name.
         seed: what all that is drawn follows from, beside the epoch.
         rank, world_size: who runs it: files that a cache writes must be one rank's own.
+        holds: ALL, OF_FILES or OWN; None where no gang runs it: files of caches are then left as they are.
     """
+
+    #: Those of this process, whose files are nobody else's business.
+    _alive: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class Pipeline:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        holds: str | None = None,
     ):
         self._places = places(graph)
         self._graph, self._cut = with_maps_last(graph)
@@ -42,14 +53,18 @@ class Pipeline:
         self._seed = seed
         self._rank = rank
         self._world_size = world_size
+        self._holds = holds
+        self._files: set[str] = set()
         self._cached: dict[Any, Any] = {}
         self._variables: set[str] = set()
         self._name = uuid.uuid4().hex
+        self._alive.add(self)
 
     def close(self) -> None:
         """Let go of what was cached, and of variables that the dataset has taken along."""
         tf = tensorflow()
         self._cached.clear()
+        self._files.clear()
         with eagerly():
             for name in self._variables:
                 handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=None, shared_name=name)
@@ -75,7 +90,8 @@ class Pipeline:
             cache = caches[0]
             if (cache, ranks, rank) not in self._cached:
                 every = self._shard(cut, self._build(cut, self._held(cut, once), once), ranks, rank)
-                self._cached[cache, ranks, rank] = self._build(cache, {cut: every}, my_once)
+                holds = f"{_PART}-{rank}-of-{ranks}"
+                self._cached[cache, ranks, rank] = self._build(cache, {cut: every}, my_once, holds)
             start, found = cache, self._cached[cache, ranks, rank]
         else:
             start = cut
@@ -107,27 +123,37 @@ class Pipeline:
             held[cache] = self._cached[cache]
         return held
 
-    def _build(self, sink: str, held: Mapping[str, Any], seeds: Seeds) -> Any:
-        """The dataset that a node is, as a variant; datasets that are held take the place of nodes."""
+    def _build(self, sink: str, held: Mapping[str, Any], seeds: Seeds, holds: str | None = None) -> Any:
+        """The dataset that a node is, as a variant; datasets that are held take the place of nodes.
+
+        Args:
+            holds: what its caches hold, for the names of their files, if that is not what the pipeline has.
+        """
         if sink in held:
             return held[sink]
         part = self._graph.part(sink, held)
         seeded(part, seeds, self._places)
-        self._own_cache_files(part)
+        self._own_cache_files(part, holds or f"{self._holds}-{self._rank}-of-{self._world_size}")
         self._own_variables(part, sink)
         needed = {name for node in part.proto.node for name in node.input}
         constants = {name: value for name, value in self._constants.items() if name in needed}
         return _from_graph(part, constants | dict(held))
 
-    def _own_cache_files(self, part: DatasetGraph) -> None:
-        if self._world_size == 1:
+    def _own_cache_files(self, part: DatasetGraph, holds: str) -> None:
+        """Files with other rows in them have other names, for the same cache may be used by another dataset, too."""
+        if self._holds is None:
             return
         for node in list(part.proto.node):
             path = part.value(node.input[1]) if node.op in CACHES else None
-            if path:
-                constant = part.proto.node.add(name=f"{node.name}/file")
-                set_constant(constant, f"{path.decode()}-{self._rank}-of-{self._world_size}")
-                node.input[1] = constant.name
+            if not path:
+                continue
+            name = path.decode() if self._world_size == 1 else f"{path.decode()}-{holds}"
+            constant = part.proto.node.add(name=f"{node.name}/file")
+            set_constant(constant, name)
+            node.input[1] = constant.name
+            if not any(name in each._files for each in list(self._alive)):
+                _remove_unfinished(name)
+            self._files.add(name)
 
     def _own_variables(self, part: DatasetGraph, sink: str) -> None:
         """Another dataset of this process may use the same variable with another value, and so may a part of this one.
@@ -164,6 +190,19 @@ class Pipeline:
         if sum(each.dtype.size * each.shape.num_elements() for each in self._constants.values()) > HUGE:
             options.experimental_optimization.apply_default_optimizations = False
         return tf.data.experimental.from_variant(variant, self._spec).with_options(options)
+
+
+def _remove_unfinished(cache: str) -> None:
+    """Remove what a worker that was killed has left of a cache: its lock, which keeps others out, and its rows."""
+    tf = tensorflow()
+    folder, name = os.path.split(cache)
+    found = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
+    locks = [each for each in found if re.fullmatch(rf"{re.escape(name)}_\d+\.lockfile", each)]
+    if locks:
+        begins = tuple(f"{each}." for each in (name, *(lock.removesuffix(".lockfile") for lock in locks)))
+        # The locks go last, so that who is interrupted here can be helped, too.
+        for each in sorted((each for each in found if each.startswith(begins)), key=locks.__contains__):
+            tf.io.gfile.remove(os.path.join(folder, each))
 
 
 def _from_graph(graph: DatasetGraph, held: Mapping[str, Any]) -> Any:

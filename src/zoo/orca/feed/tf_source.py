@@ -75,12 +75,15 @@ class DatasetSource(Source):
         return _cut(whole, slice(GHOST_ROWS))
 
     def _first(self) -> Any:
-        """The first records of the whole dataset, as a batch."""
+        """The first records of the whole dataset, as a batch; blank ones if it has none on this rank."""
         with eagerly():
-            found = next(iter(self._pipeline.whole(0).take(GHOST_ROWS).batch(GHOST_ROWS)), None)
-        if found is None:
-            raise self._no_rows()
-        return to_arrays(found)
+            dataset = self._batch_of(self._pipeline.whole(0))
+            found = next(iter(dataset), None)
+        return _map(_blank, dataset.element_spec) if found is None else to_arrays(found)
+
+    def _batch_of(self, dataset: Any) -> Any:
+        """Some elements of a dataset as a batch."""
+        return dataset.take(GHOST_ROWS).batch(GHOST_ROWS)
 
     def _no_rows(self) -> InvalidArgumentError:
         return InvalidArgumentError(
@@ -219,14 +222,8 @@ class OwnSource(DatasetSource):
             for first in range(0, rows, size):
                 yield _cut(batch, slice(first, first + size))
 
-    def _first(self) -> Any:
-        if not self._batched:
-            return super()._first()
-        with eagerly():
-            found = next(iter(self._pipeline.whole(0)), None)
-        if found is None:
-            raise self._no_rows()
-        return to_arrays(found)
+    def _batch_of(self, dataset: Any) -> Any:
+        return dataset.take(1) if self._batched else super()._batch_of(dataset)
 
     def close(self) -> None:
         super().close()
@@ -262,6 +259,13 @@ def _arrays(tf: Any, iterator: Any) -> Iterator[Any]:
 def to_arrays(element: Any) -> Any:
     """Tensors as arrays, which share their memory; texts are arrays of bytes."""
     return _map(np.asarray, element)
+
+
+def _blank(spec: Any) -> np.ndarray:
+    """Rows of zeros or empty texts, where a batch is described; sizes that are not known are 1."""
+    shape = [size or 1 for size in spec.shape[1:]] if spec.shape.rank else []
+    is_text = spec.dtype == tensorflow().string
+    return np.full((GHOST_ROWS, *shape), b"" if is_text else 0, object if is_text else spec.dtype.as_numpy_dtype)
 
 
 def rows_of(batch: Any) -> int:

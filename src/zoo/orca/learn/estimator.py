@@ -492,7 +492,8 @@ class Estimator(BaseEstimator):
             raise ReplicasDifferError(
                 "the workers ended with different weights, though every step is taken by all of them together. Was a "
                 "weight changed outside optimizer.step() on some ranks only (a TrainingOperator that looks at "
-                "world_rank)? Nothing was taken over; the estimator is as it was before this fit."
+                "world_rank), or, in Keras, by an optimizer that is no attribute of the model? Nothing was taken over; "
+                "the estimator is as it was before this fit."
             )
         first = outcomes[0]
         self._where = first.train_state

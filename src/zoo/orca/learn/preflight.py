@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,7 @@ class _Preflight:
     def __init__(self, estimator: Estimator, columns: Columns):
         self.findings: list[Finding] = []
         self._estimator = estimator
-        self._columns = columns
+        self._columns = dataclasses.replace(columns, text=estimator._takes_text)
         self._rehearsal: Rehearsal = estimator._rehearsal()
         self._engine: Engine | None = None
         self._home: Engine | None = None  # of data that is of use

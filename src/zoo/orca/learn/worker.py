@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.engine.worker import Worker
-from zoo.orca.errors import CheckpointError
+from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.learn.callbacks import Callbacks, Run
 from zoo.orca.learn.checkpoint import Checkpoints, as_plain
@@ -141,6 +141,12 @@ def fit(worker: Worker, job: FitJob) -> Outcome:
         group = TimedGroup(joined, worker)
         with closing(job.learning.build(worker, group, job.state)) as learner:
             with closing(job.batching.open(job.feed, worker, group)) as source:
+                need_end(source, "data", "steps_per_epoch")
+                if source.steps == 0:
+                    raise InvalidArgumentError(
+                        f"data has no whole batch of {job.batching.batch_size} rows, and what is less is dropped. Use "
+                        "a smaller batch_size, or leave out drop_last."
+                    )
                 with closing(_Fit(worker, group, learner, job, source)) as running:
                     return running.run()
 
@@ -149,8 +155,19 @@ def evaluate(worker: Worker, job: EvaluateJob) -> dict[str, Any]:
     """What each worker of a gang runs for `Estimator.evaluate`: the figures over all ranks."""
     with job.sync.join(worker) as group, closing(job.learning.build(worker, group, job.state)) as learner:
         with closing(job.batching.open(job.feed, worker, group)) as source:
+            if job.num_steps is None:
+                need_end(source, "data", "num_steps")
             figures = measure(worker, learner, source, job.num_steps, job.info)
         return figures | ({"profile": learner.profile()} if job.profile else {})
+
+
+def need_end(source: Source | Feed, what: str, argument: str) -> None:
+    """Raise a typed error for a dataset that repeats without end; of a creator's only the worker knows."""
+    if getattr(source, "infinite", False):
+        raise PreconditionError(
+            f"{what} is a dataset that repeats without end, so an epoch of it would never be over. Pass {argument}, or "
+            "leave out .repeat()."
+        )
 
 
 def measure(
@@ -236,9 +253,10 @@ class _Fit:
                 break
             self._epoch(epoch, batch)
             batch = 0
+        self.callbacks.call("on_fit_end", self._now(stopped=self.stopped))
+        # What callbacks changed in the end, such as weights put back to the best ones, is to be in it.
         if self.job.saving is not None and self.job.saving.at_end and self._saved != self.where.neval:
             self._save()
-        self.callbacks.call("on_fit_end", self._now(stopped=self.stopped))
         if self._writer is not None:
             self._writer.wait()
         self._progress.flush()
@@ -340,6 +358,7 @@ class _Fit:
         self._call("on_validation_start")
         batching = Batching(self.job.batching.batch_size, self.job.batching.seed, shuffle=False)
         with closing(batching.open(feed, self.worker, self.group)) as source:
+            need_end(source, "validation_data", "validation_steps")
             figures = measure(self.worker, self.learner, source, info=self.job.info)
         figures = {name: value for name, value in figures.items() if not name.startswith("last_")}
         scores = [value for name, value in figures.items() if name not in ("val_loss", "num_samples")]

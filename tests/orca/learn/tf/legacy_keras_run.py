@@ -88,9 +88,10 @@ def main(folder: Path) -> dict[str, Any]:
     with_orca.fit(data, 2, BATCH)
     seen["statistics move"] = not np.allclose(normed.get_weights()[4], moving)
     seen["names"] = sorted(with_orca.evaluate(data))
-    wrapped = make_model(keras, tf.compat.v1.train.GradientDescentOptimizer(0.1))
-    Estimator.from_keras(wrapped, num_workers=2).fit(data, 1, BATCH)
-    seen["wrapped iterations"] = int(get_session().run(wrapped.optimizer.iterations))
+    for name, optimizer in (("named", "rmsprop"), ("wrapped", tf.compat.v1.train.GradientDescentOptimizer(0.1))):
+        other = make_model(keras, optimizer)
+        Estimator.from_keras(other, num_workers=2).fit(data, 1, BATCH)
+        seen[f"{name} iterations"] = int(get_session().run(other.optimizer.iterations))
     seen["errors"] = errors_of(keras, folder, est)
     return seen
 

@@ -101,8 +101,7 @@ def test_datasets_of_tensorflow(engine):
     accuracy = est.sess.run(net.accuracy, {net.x.name: rows.x, net.y.name: rows.classes})
     assert est.evaluate(dataset) == est.evaluate(records) == {"accuracy": pytest.approx(accuracy)}
     predicted = est.predict(Dataset.from_tensor_slices(shards).map(lambda record: record["x"])).collect()
-    found = np.stack(predicted if engine.name == "spark" else [row for shard in predicted for row in shard])
-    np.testing.assert_allclose(found, est.sess.run(net.logits, {net.x.name: rows.x}), rtol=1e-6)
+    np.testing.assert_allclose(np.stack(predicted), est.sess.run(net.logits, {net.x.name: rows.x}), rtol=1e-6)
     for each in (est, other):
         each.shutdown()
 
@@ -265,7 +264,10 @@ class TestRecords:
     def test_check_finds_what_fit_would_raise(self, engine):
         rows = Rows(ROWS)
         est = estimator(classifier())
-        assert est.check((rows.x, rows.classes), BATCH).ok
+        before, good = values_in(est.sess), est.check((rows.x, rows.classes), BATCH)
+        assert good.ok
+        assert "rows went forward and backward, the loss is" in str(good)
+        assert np.array_equal(values_in(est.sess)["w"], before["w"])
         report = est.check((rows.x[:, :2], rows.classes), BATCH)
         est.shutdown()
         assert not report.ok

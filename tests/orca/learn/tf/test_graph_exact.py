@@ -112,10 +112,11 @@ class TestExact:
         plain = classifier()
         expected = train_by_hand(plain, clipped(v1.train.GradientDescentOptimizer(0.5), plain, **clip), rows)
         options = {"clip_norm": clip.get("norm"), "clip_value": clip.get("value")}
-        est = estimator(classifier(), v1.train.GradientDescentOptimizer(0.5), **options)
-        est.fit(placed(engine, rows), batch_size=BATCH)
-        assert_same_values(values_in(est.sess), expected)
-        est.shutdown()
+        for workers in (1, 3):
+            est = estimator(classifier(), v1.train.GradientDescentOptimizer(0.5), num_workers=workers, **options)
+            est.fit(placed(engine, rows), batch_size=BATCH)
+            assert_same_values(values_in(est.sess), expected)
+            est.shutdown()
 
     def test_the_global_step_and_what_depends_on_it(self, engine):
         rows = Rows(ROWS)

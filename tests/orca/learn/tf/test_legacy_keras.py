@@ -35,7 +35,7 @@ def test_the_model_is_trained_as_keras_would(seen):
     assert seen["iterations"] == 2
     assert seen["rates"] == pytest.approx([0.1 * 0.5**step for step in range(6)])
     assert seen["statistics move"]
-    assert seen["wrapped iterations"] == 2
+    assert seen["named iterations"] == seen["wrapped iterations"] == 2
 
 
 @pytest.mark.parametrize("when", ["evaluates before fit", "evaluates"])

@@ -255,7 +255,115 @@ class TestModels:
         assert_close(est.get_model(), expected)
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class Pair(keras.Model):
+    """Two parts, each with an optimizer of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.left, self.right = keras.layers.Dense(1), keras.layers.Dense(1)
+
+    def compile(self):
+        super().compile()
+        self.of_left, self.of_right = keras.optimizers.Adam(0.05), keras.optimizers.Adam(0.01)
+
+    def call(self, x):
+        return self.left(x) + self.right(x)
+
+    def train_step(self, data):
+        x, y = data
+        for part, optimizer in ((self.left, self.of_left), (self.right, self.of_right)):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            gradients = tape.gradient(loss, part.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, part.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def make_pair(config):
+    model = Pair()
+    model.compile()
+    return model
+
+
+class TestAlone:
+    """What one estimator does to Keras, another one does not see."""
+
+    def test_names_are_the_same_in_every_call(self):
+        def creator(config):
+            model = make_model(config)
+            model.compile("sgd", "mse", metrics=[keras.metrics.MeanSquaredLogarithmicError()])
+            return model
+
+        data = (X, np.abs(Y))
+        make(creator, num_workers=1).fit(data, 1, 8, verbose=0)
+        for _ in range(2):
+            est = make(creator)
+            names = [*est.fit(data, 1, 8, verbose=0), *est.evaluate(data, verbose=0)]
+            name = "mean_squared_logarithmic_error"
+            assert names == ["train_loss", f"train_{name}", "validation_loss", f"validation_{name}"]
+
+    def test_a_policy_stays_with_its_model(self):
+        def half(config):
+            keras.config.set_dtype_policy("mixed_bfloat16")
+            return make_model(config)
+
+        def asking(config):
+            model = make_model(config)
+            assert keras.config.dtype_policy().name == "float32", keras.config.dtype_policy()
+            return model
+
+        make(half).fit((X, Y), 1, 8, verbose=0)
+        make(asking).fit((X, Y), 1, 8, verbose=0)
+
+    def test_several_optimizers(self):
+        one, two, twice = make(make_pair, num_workers=1), make(make_pair), make(make_pair)
+        one.fit((X, Y), 2, 8, verbose=0)
+        two.fit((X, Y), 2, 8, verbose=0)
+        for _ in range(2):
+            twice.fit((X, Y), 1, 8, verbose=0)
+        assert_close(two.get_model(), one.get_model())
+        assert_close(twice.get_model(), two.get_model(), rtol=0)
+
+    def test_lengths_that_vary_are_traced_once_more(self):
+        traced = []
+
+        def creator(config):
+            class Counting(keras.layers.Layer):
+                def call(self, x):
+                    traced.append(x.shape)
+                    return keras.ops.sum(x, axis=1, keepdims=True)
+
+            layer = Counting()
+            model = keras.Sequential([keras.Input((None,)), layer, keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            model.traced = traced
+            return model
+
+        from zoo.orca.feed.base import Share
+        from zoo.orca.feed.taste import Alone
+        from zoo.orca.learn.sync.solo import SoloGroup
+        from zoo.orca.learn.tf2.learner import KerasLearner
+
+        learner = KerasLearner(KerasRecipe(creator), Alone(), SoloGroup(), None)
+        learner.start_epoch(0)
+        before = None
+        for length in range(3, 12):
+            share = Share((X[:4, :1].repeat(length, axis=1), Y[:4]), 4, 4)
+            learner.train_epoch([learner.take(share)], {})
+            before = before or (len(traced) if length == 4 else None)
+        learner.close()
+        assert len(traced) == before
+
+
 class TestStates:
+    def test_the_end_holds_what_callbacks_put_back(self, tmp_path):
+        stopping = keras.callbacks.EarlyStopping(monitor="loss", mode="max", patience=1, restore_best_weights=True)
+        est = make(model_dir=str(tmp_path))
+        est.fit((X, Y), 4, 8, callbacks=[stopping], verbose=0)
+        assert stopping.best_epoch == 0
+        assert_close(make().load(str(tmp_path)).get_model(), est.get_model(), rtol=0)
+
     def test_save_and_load_go_on(self, tmp_path):
         est = make()
         est.fit((X, Y), 1, 8, verbose=0)
@@ -322,6 +430,16 @@ class TestBadInput:
         with pytest.raises(BatchError, match=r"cannot take the rows of data.*float32 \(2, 3\).*\(None, 4\)"):
             make(make_model({})).fit((X[:, :3], Y), verbose=0)
 
+    def test_a_lambda_in_a_model(self):
+        model = make_model({})
+        model.compile("sgd", loss=lambda y, found: keras.ops.mean((y - found) ** 2))
+        with pytest.raises(NotPicklableError, match=r"holds a lambda.*model_creator"):
+            make(model).fit((X, Y), verbose=0)
+
+    def test_no_whole_batch(self):
+        with pytest.raises(InvalidArgumentError, match="no whole batch of 64 rows"):
+            make(config={"drop_last": True}).fit((X, Y), 1, 64, verbose=0)
+
     def test_a_creator_that_cannot_be_sent(self):
         lock = threading.Lock()
         with pytest.raises(NotPicklableError, match="lock"):
@@ -333,6 +451,18 @@ class TestBadInput:
         model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
         with pytest.raises(InvalidArgumentError, match="tf_keras"):
             make(model)
+
+    def test_data_without_an_end(self):
+        rows = tf.data.Dataset.from_tensor_slices((X, Y)).repeat()
+
+        def creator(config, batch_size):
+            return tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(batch_size)
+
+        for endless in (rows, rows.batch(8), creator):
+            with pytest.raises(PreconditionError, match=r"repeats without end.*Pass steps_per_epoch"):
+                make().fit(endless, verbose=0)
+        with pytest.raises(PreconditionError, match=r"validation_data is a dataset.*Pass validation_steps"):
+            make().fit(rows, validation_data=rows, steps_per_epoch=2, verbose=0)
 
     @pytest.mark.parametrize(
         ("name", "value"),

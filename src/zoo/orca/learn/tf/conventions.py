@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zoo.orca.context import OrcaContext
@@ -9,6 +10,7 @@ from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed import kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.callbacks import Callback, Run
+from zoo.orca.learn.optimizers import Optimizer
 from zoo.orca.learn.trigger import EveryEpoch, MaxEpoch, MaxIteration, TrainState, Trigger, TriggerCall
 
 WITH_COLUMNS = ("Spark DataFrame", "pandas DataFrame", "Ray Dataset")
@@ -50,6 +52,11 @@ def need_records(feed: Any, what: str) -> None:
 def check_backend(backend: Any) -> None:
     if backend != "bigdl":
         raise PreconditionError(f'backend must be "bigdl" for estimators of zoo.orca.learn.tf, but is {backend!r}.')
+
+
+def is_orca(optimizer: Any) -> bool:
+    """Whether it is an orca optimizer, or a dict of them by the prefix of variables' names."""
+    return isinstance(optimizer, Optimizer | Mapping)
 
 
 def check_disk_trigger(trigger: Any) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.data.shard import XShards
 from zoo.orca.engine.pickling import pack
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, PreconditionError
 from zoo.orca.feed import kind_of
@@ -15,12 +16,13 @@ from zoo.orca.learn import spark_estimator
 from zoo.orca.learn.checkpoint import read_checkpoint
 from zoo.orca.learn.estimator import Estimator as SharedEstimator
 from zoo.orca.learn.estimator import Gang, as_columns, check_epochs, check_path
-from zoo.orca.learn.optimizers import Optimizer
 from zoo.orca.learn.predict import predict
+from zoo.orca.learn.rehearsal import Rehearsal
 from zoo.orca.learn.tf.conventions import (
     check_backend,
     check_disk_trigger,
     epochs_until,
+    is_orca,
     need_columns,
     need_records,
 )
@@ -356,6 +358,11 @@ class GraphEstimator(Estimator):
         parcel = self._parcel or self._recipe.parcel_for_training(validates=False)
         return GraphLearning(pack(parcel, "the graph (with its optimizer)"))
 
+    def _rehearsal(self) -> Rehearsal:
+        from zoo.orca.learn.tf.preflight import GraphRehearsal
+
+        return GraphRehearsal(self._recipe)
+
     def _check_trainable(self) -> None:
         self._recipe.check_training()
 
@@ -508,11 +515,6 @@ def _of_keras(model: Any, metrics: Any, optimizer: Any, seed: int, gang: Gang, m
     return Keras3Estimator(recipe, gang, model_dir)
 
 
-def is_orca(optimizer: Any) -> bool:
-    """Whether it is an orca optimizer, or a dict of them by the prefix of variables' names."""
-    return isinstance(optimizer, Optimizer | Mapping)
-
-
 def _no_clipping() -> NotOfferedError:
     return NotOfferedError(
         "gradient clipping of a graph is chosen when the estimator is made. Type "
@@ -537,7 +539,7 @@ def need_predictable(data: Any) -> None:
 
 
 def records_of(shards: Any) -> Any:
-    """Predictions record by record: an RDD on Spark, on other engines an XShards of a list a shard."""
+    """Predictions record by record: an RDD on Spark, on other engines an XShards of a record a shard."""
 
     def split(shard: dict[str, Any]) -> list[Any]:
         found = shard["prediction"]
@@ -545,7 +547,8 @@ def records_of(shards: Any) -> Any:
 
     if shards.placement.engine.name == "spark":
         return shards.rdd.flatMap(split)
-    return shards.transform_shard(split)
+    records = shards.placement.map(lambda index, found: (record for shard in found for record in split(shard)))
+    return XShards.from_placement(records)
 
 
 def check_clip(clip_norm: Any, clip_value: Any) -> Clip:

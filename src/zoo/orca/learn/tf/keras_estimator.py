@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.errors import PreconditionError
 from zoo.orca.feed import kind_of
 from zoo.orca.learn.estimator import Gang, as_columns, check_path
 from zoo.orca.learn.predict import predict
@@ -20,6 +21,7 @@ from zoo.orca.learn.tf2.estimator import KerasEstimator as SharedKerasEstimator
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
+    from zoo.orca.feed.base import Feed
     from zoo.orca.learn.tf2.recipe import KerasRecipe
     from zoo.orca.learn.worker import Outcome
 
@@ -31,6 +33,8 @@ class Keras3Estimator(KerasEstimator, SharedKerasEstimator):
         super().__init__(recipe, gang, model_dir)
         self._model = recipe.model
         self._update: dict[str, Any] = {}
+        # The metrics that were measured on validation data: Keras knows its own only after it has used them itself.
+        self._measured: dict[str, None] = {}
 
     def _fit_model(
         self,
@@ -71,6 +75,22 @@ class Keras3Estimator(KerasEstimator, SharedKerasEstimator):
             return records_of(predict(data.as_xshards(), self._predictor(), size))
         return predict(data, self._predictor(), size, columns.features, None, self._known_shapes)
 
+    def _check_batch(self, feed: Feed, what: str = "data") -> None:
+        if not self._model.built:
+            self._build(feed.sample())
+        super()._check_batch(feed, what)
+
+    def _build(self, sample: Any) -> None:
+        """Let the user's model have weights, which training will change; workers build theirs by themselves."""
+        from zoo.orca.learn.tf2.batches import features_of
+
+        if sample is None:
+            raise PreconditionError(
+                f"the model {self._model.name!r} has no weights yet, and no row of the data is at hand to build it "
+                "with. Give its first layer a shape (keras.Input), or type model.build(...)."
+            )
+        self._model(features_of(tuple(sample[:-1]) or tuple(sample)))
+
     def _begin(self) -> None:
         """Go on from the model as it is now; what an orca optimizer remembers is not in it."""
         from zoo.orca.learn.tf2.state import state_of
@@ -81,6 +101,8 @@ class Keras3Estimator(KerasEstimator, SharedKerasEstimator):
 
     def _take(self, outcomes: list[Outcome]) -> None:
         super()._take(outcomes)
+        figures = [name for epoch in outcomes[0].history for name in epoch if name.startswith("val_")]
+        self._measured |= dict.fromkeys(name.removeprefix("val_") for name in figures)
         if self._state is not None:
             self._keep(self._state)
         self._goes_on = False
@@ -139,7 +161,7 @@ class Keras3Estimator(KerasEstimator, SharedKerasEstimator):
         self._recipe.clip = clip
 
     def _metric_names(self) -> Iterable[str]:
-        return [each for each in (self._model.get_metrics_result() if self._model.compiled else {}) if each != "loss"]
+        return self._measured
 
 
 def load_model(path: str, custom_objects: dict[str, Any] | None = None) -> Any:

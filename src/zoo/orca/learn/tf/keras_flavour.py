@@ -175,11 +175,13 @@ class KerasEstimator(Estimator):
         raise NotImplementedError
 
     def _metric_names(self) -> Iterable[str]:
-        """What Keras calls the model's metrics."""
+        """What Keras calls the metrics of validation data."""
         raise NotImplementedError
 
     def _stored_tag(self, tag: str) -> str:
         """Figures are stored under Keras's names, or those of `evaluate`; BigDL's names stand for them."""
+        if tag == "Loss":
+            return super()._stored_tag(tag)
         for name in self._metric_names():
             if tag in (name, result_name(name), result_name(name).rpartition(" ")[2]):
                 return self._tag_of(name)

@@ -120,8 +120,11 @@ class GraphLearner(Learner):
     def _apply(self, batch: Batch, combined: Combined) -> None:
         training = self.training
         if self._update is not None:
+            names = [each.variable for each in training.gradients]
+            if training.is_written:
+                self._update.set_values(list(self.opened.read(names).values()))
             values = self._update.step(combined.gradients, self._loss)
-            self.opened.write(dict(zip((each.variable for each in training.gradients), values, strict=True)))
+            self.opened.write(dict(zip(names, values, strict=True)))
             return
         known = self._training | batch.feeds
         needed = {name: known[name] for name in training.apply_needs if name in known}

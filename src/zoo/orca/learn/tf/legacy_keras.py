@@ -15,7 +15,7 @@ from zoo.orca.learn.tf.estimator import GraphEstimator
 from zoo.orca.learn.tf.keras_flavour import KerasEstimator, result_name
 from zoo.orca.learn.tf.parcel import Clip, Metric
 from zoo.orca.learn.tf.recipe import GraphRecipe, describe_variable
-from zoo.orca.learn.tf.training import holder_of
+from zoo.orca.learn.tf.walk import holder_of
 
 v1 = tf.compat.v1
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.tf.parcel import Metric, Variable
-from zoo.orca.learn.tf.walk import ancestors, variables, writers, written
+from zoo.orca.learn.tf.walk import ancestors, holder_of, variables, writers, written
 
 if TYPE_CHECKING:
     from zoo.orca.learn.tf.opened import OpenGraph
@@ -63,7 +63,7 @@ class CountedMetric:
 
 def describe_metric(name: str, tensor: Any, graph: Any) -> Metric:
     """What a user's tensor is: a mean over a batch, or one of the pair that `tf.compat.v1.metrics` gives."""
-    counted = {_holder(each).name: each for each in graph.get_collection(_METRIC_VARIABLES)}
+    counted = {holder_of(each).name: each for each in graph.get_collection(_METRIC_VARIABLES)}
     known = ancestors([tensor])
     used = {each: counted[each] for each in variables(known) if each in counted}
     if not used:
@@ -71,11 +71,11 @@ def describe_metric(name: str, tensor: Any, graph: Any) -> Metric:
     if written(known) & set(used):
         tensor = _sibling(name, tensor, graph)
     resets = [each.initializer for each in used.values()]
-    updates = [each for variable in used.values() for each in writers(_holder(variable)) if each not in resets]
+    updates = [each for variable in used.values() for each in writers(holder_of(variable)) if each not in resets]
     return Metric(
         name,
         tensor.name,
-        tuple(Variable(each, _holder(v).type == "VarHandleOp", v.dtype.base_dtype.name) for each, v in used.items()),
+        tuple(Variable(each, holder_of(v).type == "VarHandleOp", v.dtype.base_dtype.name) for each, v in used.items()),
         tuple(dict.fromkeys(each.name for each in updates)),
         tuple(each.name for each in resets),
     )
@@ -93,8 +93,3 @@ def _sibling(name: str, update: Any, graph: Any) -> Any:
         f"the metric {name!r} is {update.name}, which counts a batch whenever it is read. Pass the first of the pair "
         "that tf.compat.v1.metrics gives: value, update = tf.compat.v1.metrics.accuracy(...)."
     )
-
-
-def _holder(variable: Any) -> Any:
-    handle = getattr(variable, "handle", None)
-    return variable.op if handle is None else handle.op

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from zoo.orca.learn.tf.parcel import Parcel, Variable
 from zoo.orca.learn.tf.random_ops import SEED, seed_the_rest
-from zoo.orca.learn.tf.sessions import start_sessions
 
 v1 = tf.compat.v1
 
@@ -26,7 +25,6 @@ class OpenGraph:
     """
 
     def __init__(self, parcel: Parcel, values: Mapping[str, np.ndarray], rank: int = 0, threads: int | None = None):
-        start_sessions()
         self.parcel = parcel
         definition = v1.GraphDef()
         definition.ParseFromString(parcel.graph)

@@ -141,6 +141,7 @@ class Training:
         apply: the operation that takes the gradients; None where an orca optimizer does it.
         apply_needs: what must be fed to it beside them.
         method: the orca optimizer, or several by the prefix of variables' names.
+        is_written: whether updates change variables that are trained, too.
         own: the variables that each rank changes by itself, and that ranks agree on at times.
         rate: the learning rate, or the tensor of it.
     """
@@ -153,6 +154,7 @@ class Training:
     apply_needs: tuple[str, ...]
     method: Any
     clip: Clip
+    is_written: bool
     own: tuple[str, ...]
     rate: float | str
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.learn.tf.parcel import Parcel
-from zoo.orca.learn.tf2.quiet import import_tensorflow
+from zoo.orca.learn.tf2.quiet import start_here
 
 
 class GraphPredictor:
@@ -28,7 +28,7 @@ class GraphPredictor:
 
     def load(self) -> Callable[[tuple[Any, ...]], Any]:
         """A function from a tuple of features to an array, or a list of them for several outputs."""
-        import_tensorflow()
+        start_here()
         from zoo.orca.learn.tf.opened import OpenGraph
 
         parcel = self._parcel

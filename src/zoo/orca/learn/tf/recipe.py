@@ -15,10 +15,10 @@ from zoo.orca.learn.tf.parcel import Clip, Fed, Gradient, Metric, Parcel, Traini
 from zoo.orca.learn.tf.random_ops import make_stateless
 from zoo.orca.learn.tf.saved import read_checkpoint, values_for
 from zoo.orca.learn.tf.session_values import SessionValues
-from zoo.orca.learn.tf.sessions import start_sessions
-from zoo.orca.learn.tf.training import TrainOps, build_training, check_optimizer, holder_of, trainable
+from zoo.orca.learn.tf.training import TrainOps, build_training, check_optimizer, trainable
 from zoo.orca.learn.tf.values import pack_values, unpack_values
-from zoo.orca.learn.tf.walk import ancestors, depends_on, placeholders, variables, written
+from zoo.orca.learn.tf.walk import ancestors, depends_on, holder_of, placeholders, variables, waits_for, written
+from zoo.orca.learn.tf2.quiet import start_here
 
 v1 = tf.compat.v1
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -76,8 +76,7 @@ class GraphRecipe:
         self._train_ops: TrainOps | None = None
         self._saver: tuple[frozenset[str], Any] | None = None
         self._check(sess)
-        start_sessions()
-        self.owns_session = sess is None
+        start_here()
         self.sess = self._new_session() if sess is None else sess
         self._values = SessionValues(self.sess)
 
@@ -145,9 +144,8 @@ class GraphRecipe:
         metrics = list(self.described_metrics().values()) if validates else []
         if validates and self.metrics:
             self.check_evaluation()
-        return self._parcel(
-            config, training=self._training(ops), metrics=metrics, loss=self.loss if validates else None
-        )
+        training, cut = self._training(ops)
+        return self._parcel(config, training, metrics, self.loss if validates else None, cut=cut)
 
     def parcel_for_evaluation(self, config: Any = None, with_loss: bool = False) -> Parcel:
         metrics = list(self.described_metrics().values())
@@ -205,9 +203,9 @@ class GraphRecipe:
                     f"{path} was written for another graph: {name!r} has the shape {shape} here and {found} there."
                 )
 
-    def try_out(self, parcel: Parcel, batch: Any, what: str) -> None:
+    def try_out(self, parcel: Parcel, batch: Any, what: str, weights: np.ndarray | None = None) -> None:
         """Compute the loss, or the metrics, of a few rows in the session; a typed error that calls them `what`."""
-        feeds = parcel.feeds(batch, None, what)
+        feeds = parcel.feeds(batch, weights, what)
         feeds |= {name: pair[1] for name, pair in parcel.constants.items()}
         means = [each.value for each in parcel.metrics if not each.variables]
         tensors = [self.loss.name] if parcel.training is not None else means
@@ -347,7 +345,10 @@ class GraphRecipe:
                 f"fit(..., feed_dict={{{name.partition(':')[0]}: (value when training, value otherwise)}})."
             )
 
-    def _training(self, ops: TrainOps) -> Training:
+    def _training(self, ops: TrainOps) -> tuple[Training, dict[str, set[str]]]:
+        """How a step is made; and what operations that apply gradients wait for, but need not.
+
+        A user may have let them wait for updates of the batch: the run for the gradients has done these."""
         fed = [each for gradient in ops.gradients for each in gradient.tensors]
         batch = [*self.inputs, *self.labels]
         updates = self.all_updates()
@@ -355,9 +356,11 @@ class GraphRecipe:
         steady = [*(each for each in updates if each not in moving), *ops.steady]
         in_step = ancestors([self.loss, *fed, *moving])
         names = [holder_of(each.variable).name for each in ops.gradients]
-        applied = ancestors([ops.apply], fed) if ops.apply is not None else {}
+        done = in_step | ancestors(steady)
+        applied = ancestors([ops.apply], fed, done) if ops.apply is not None else {}
+        cut = {each.name: _names(each.control_inputs) - _names(waits_for(each, done)) for each in applied}
         needs = [each.name for each in (*batch, *self._constant_tensors()) if depends_on(applied, [each])]
-        return Training(
+        training = Training(
             loss=self.loss.name,
             gradients=tuple(_describe_gradient(each) for each in ops.gradients),
             updates=tuple(each.name for each in moving),
@@ -366,9 +369,11 @@ class GraphRecipe:
             apply_needs=tuple(needs),
             method=ops.method,
             clip=self.clip,
+            is_written=bool(written(ancestors(updates)) & set(names)),
             own=tuple(sorted(written(in_step) - set(names))),
             rate=ops.rate if isinstance(ops.rate, float) else ops.rate.name,
         )
+        return training, cut
 
     def _parcel(
         self,
@@ -377,6 +382,7 @@ class GraphRecipe:
         metrics: Sequence[Metric] = (),
         loss: Any = None,
         outputs: Sequence[Any] = (),
+        cut: Mapping[str, set[str]] | None = None,
     ) -> Parcel:
         labels = () if outputs else self.labels
         targets = [*outputs, *([] if loss is None else [loss]), *self.inputs, *labels, *self._constant_tensors()]
@@ -384,11 +390,13 @@ class GraphRecipe:
             targets += [*self._tensors_of(metric), *map(self.graph.as_graph_element, metric.resets)]
         if training is not None:
             targets += [self.graph.as_graph_element(name) for name in _names_in(training)]
+            # A checkpoint of training is to have all that predicting needs.
+            targets += variables(ancestors(self.outputs)).values()
         needed = ancestors(targets)
         tables = [each for each in self._table_initializers() if each.inputs[0].op in needed]
         needed |= ancestors(tables)
         counted = {each.name for metric in metrics for each in metric.variables}
-        graph, is_seeded = self._definition(needed)
+        graph, is_seeded = self._definition(needed, cut or {})
         return Parcel(
             graph=graph,
             variables=tuple(describe_variable(each) for each in variables(needed).values() if each.name not in counted),
@@ -414,8 +422,10 @@ class GraphRecipe:
     def _holders(self, parcel: Parcel) -> dict[str, Any]:
         return {each.name: self.graph.get_operation_by_name(each.name) for each in parcel.variables}
 
-    def _definition(self, needed: Iterable[Any]) -> tuple[bytes, bool]:
-        """The part of the graph that is needed, and whether what is random in it draws as a fed number says."""
+    def _definition(self, needed: Iterable[Any], cut: Mapping[str, set[str]]) -> tuple[bytes, bool]:
+        """The part of the graph that is needed, and whether what is random in it draws as a fed number says.
+
+        Operations do not wait for those that `cut` names for them."""
         needed = list(needed)
         python = next((each for each in needed if each.type in _PYTHON), None)
         if python is not None:
@@ -435,6 +445,8 @@ class GraphRecipe:
                     # Neither the driver's devices nor what is left out here is known to the workers.
                     copied.device = ""
                     copied.attr.pop("_class", None)
+                    for name in cut.get(node.name, ()):
+                        copied.input.remove(f"^{name}")
             is_seeded = make_stateless(part, in_loops)
             return part.SerializeToString(), is_seeded
         except ValueError as error:
@@ -490,6 +502,10 @@ def _describe_gradient(gradient: Any) -> Gradient:
         )
     indices = None if gradient.indices is None else gradient.indices.name
     return Gradient(holder_of(gradient.variable).name, gradient.values.name, indices, tuple(shape.as_list()))
+
+
+def _names(operations: Iterable[Any]) -> set[str]:
+    return {each.name for each in operations}
 
 
 def _names_in(training: Training) -> list[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
-from zoo.orca.learn.optimizers import Optimizer
+from zoo.orca.learn.tf.conventions import is_orca
 from zoo.orca.learn.tf.torch_update import deal
-from zoo.orca.learn.tf.walk import ancestors, written
+from zoo.orca.learn.tf.walk import ancestors, holder_of, written
 
 v1 = tf.compat.v1
 _RATES = ("_lr_t", "_learning_rate_tensor", "_lr", "_learning_rate")
@@ -34,8 +34,10 @@ class FedGradient:
     def of(gradient: Any, variable: Any) -> FedGradient:
         """Wrap a gradient; adds one or two placeholders to the graph."""
         if isinstance(gradient, tf.IndexedSlices):
-            values = v1.placeholder_with_default(gradient.values, gradient.values.shape)
-            return FedGradient(variable, values, v1.placeholder_with_default(gradient.indices, gradient.indices.shape))
+            # All ranks together may touch another number of rows than the batch of one does.
+            shape = tf.TensorShape([None]).concatenate(gradient.values.shape[1:])
+            values = v1.placeholder_with_default(gradient.values, shape)
+            return FedGradient(variable, values, v1.placeholder_with_default(gradient.indices, [None]))
         return FedGradient(variable, v1.placeholder_with_default(gradient, variable.shape))
 
     @property
@@ -102,11 +104,6 @@ def _fed(loss: Any, found: Sequence[tuple[Any, Any]]) -> tuple[FedGradient, ...]
     return tuple(gradients)
 
 
-def is_orca(optimizer: Any) -> bool:
-    """Whether it is an orca optimizer, or a dict of them."""
-    return isinstance(optimizer, Optimizer | Mapping)
-
-
 def check_optimizer(optimizer: Any) -> None:
     """Raise a typed error for what is no optimizer of a graph."""
     if optimizer is None or isinstance(optimizer, TrainOps) or is_orca(optimizer):
@@ -144,12 +141,6 @@ def rate_of(optimizer: Any) -> Any:
         return rate if value is None else float(value)
     inner = getattr(optimizer, "optimizer", None) or getattr(optimizer, "_optimizer", None)
     return float("nan") if inner is None else rate_of(inner)
-
-
-def holder_of(variable: Any) -> Any:
-    """The operation that holds a variable."""
-    handle = getattr(variable, "handle", None)
-    return variable.op if handle is None else handle.op
 
 
 def _own_step(graph: Any, updates: Iterable[Any]) -> Any:

@@ -13,10 +13,10 @@ _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Var
 _REF_WRITES = ("Assign", "Scatter", "Apply", "SparseApply", "CountUpTo")
 
 
-def ancestors(targets: Iterable[Any], fed: Collection[Any] = ()) -> dict[Any, None]:
+def ancestors(targets: Iterable[Any], fed: Collection[Any] = (), done: Collection[Any] = ()) -> dict[Any, None]:
     """The operations that must run for tensors or operations, themselves included, in the order they were found.
 
-    What is fed need not run, nor what it depends on.
+    What is fed need not run, nor what it depends on; nobody waits for what is done.
     """
     fed_names = {tensor.name for tensor in fed}
     found: dict[Any, None] = {}
@@ -27,8 +27,22 @@ def ancestors(targets: Iterable[Any], fed: Collection[Any] = ()) -> dict[Any, No
             continue
         found[operation] = None
         waiting += [each.op for each in operation.inputs if each.name not in fed_names]
-        waiting += [each for each in operation.control_inputs if not _is_fed(each, fed_names)]
+        waiting += [each for each in waits_for(operation, done) if not _is_fed(each, fed_names)]
     return found
+
+
+def waits_for(operation: Any, done: Collection[Any] = ()) -> list[Any]:
+    """The operations that one must wait for without taking anything from them, but for those that are done before."""
+    # In a loop or a branch such an edge may be what makes an operation part of it.
+    if operation in done or operation._get_control_flow_context() is not None:
+        return list(operation.control_inputs)
+    return [each for each in operation.control_inputs if each not in done]
+
+
+def holder_of(variable: Any) -> Any:
+    """The operation that holds a variable."""
+    handle = getattr(variable, "handle", None)
+    return variable.op if handle is None else handle.op
 
 
 def placeholders(operations: Iterable[Any]) -> list[Any]:

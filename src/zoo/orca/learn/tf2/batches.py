@@ -85,13 +85,6 @@ def _to_tensor(value: Any) -> tf.Tensor:
     return tf.convert_to_tensor(array.astype(object) if array.dtype.kind in "US" else array)
 
 
-def spec_of(data: Any, fixed: bool = False) -> Any:
-    """What a graph is traced for: batches like this one, of any number of rows."""
-    return tf.nest.map_structure(
-        lambda each: tf.TensorSpec(each.shape if fixed else [None, *each.shape[1:]], each.dtype), data
-    )
-
-
 def describe(data: Any) -> str:
     """A batch in words."""
     return ", ".join(f"{_to_tensor(each).dtype.name} {tuple(each.shape)}" for each in tf.nest.flatten(data))

@@ -32,6 +32,7 @@ from zoo.orca.learn.tf2.predictor import KerasPredictor
 from zoo.orca.learn.tf2.preflight import KerasRehearsal
 from zoo.orca.learn.tf2.recipe import KerasRecipe, is_keras3
 from zoo.orca.learn.trigger import TrainState
+from zoo.orca.learn.worker import need_end
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -115,13 +116,17 @@ class Estimator:
 
 @dataclass
 class _Call:
-    """What one call of fit or evaluate says about its data: `is_cut` where its first steps are all that counts."""
+    """What one call of fit or evaluate says about its data.
+
+    Attributes:
+        argument: the one that lets data without an end in; None where it was given.
+    """
 
     config: dict[str, Any] = field(default_factory=dict)
     steps: int | None = None
     validation_steps: int | None = None
     first_epoch: int = 0
-    is_cut: bool = False
+    argument: str | None = "steps_per_epoch"
 
 
 class KerasEstimator(SharedEstimator):
@@ -186,12 +191,9 @@ class KerasEstimator(SharedEstimator):
             return StepsFeed(feed, call.validation_steps, goes_on=False)
         if what == "data" and call.steps is not None:
             return StepsFeed(feed, call.steps, call.first_epoch)
-        if getattr(feed, "infinite", False) and not call.is_cut:
-            name = "validation_steps" if what == "validation_data" else "steps_per_epoch (evaluate: num_steps)"
-            raise PreconditionError(
-                f"{what} is a dataset that repeats without end, so an epoch of it would never be over. Pass {name}, or "
-                "leave out .repeat()."
-            )
+        argument = "validation_steps" if what == "validation_data" else call.argument
+        if argument is not None:
+            need_end(feed, what, argument)
         return feed
 
     def _take(self, outcomes: list[Outcome]) -> None:
@@ -329,7 +331,7 @@ class TensorFlow2Estimator(KerasEstimator):
         """
         columns = as_columns(feature_cols, labels_cols if label_cols is None else label_cols, weight_col)
         steps = check_num_steps(num_steps)
-        call = _Call(check_dict(data_config, "data_config"), is_cut=steps is not None)
+        call = _Call(check_dict(data_config, "data_config"), argument="num_steps" if steps is None else None)
         with self._calling(call), self._silent(not verbose):
             with calling(callbacks, "test", self.get_model) as tell:
                 figures = self._run_evaluate(_weighted(data, sample_weight), batch_size, columns, steps)

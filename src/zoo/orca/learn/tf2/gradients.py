@@ -6,6 +6,8 @@ other in different orders on different ranks.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,8 +46,8 @@ class Gradients:
         self._copies = copies
         self._flats: dict[tuple[Any, ...], list[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]] = {}
 
-    def combined(self, gradients: list[Any]) -> list[Any]:
-        """In a graph, or eagerly: the gradients over all ranks, in the place of this rank's.
+    def combined(self, gradients: list[Any], number: int = 0) -> list[Any]:
+        """In a graph, or eagerly: the gradients over all ranks, in the place of this rank's, of the optimizer `number`.
 
         Those of embeddings become whole arrays, on one rank as well: Keras squares a row's parts one by one, if it has
         several in a batch, and so other numbers of workers would train otherwise."""
@@ -55,24 +57,29 @@ class Gradients:
         known = [(place, each) for place, each in enumerate(dense) if each is not None]
         loss = self.traced_loss if self.traced_loss is not None else tf.constant(np.nan)
         sent = [tf.cast(each, _exchanged(each.dtype)) for _, each in known]
-        received = tf.numpy_function(
-            self._exchange, [tf.cast(loss, tf.float64), *sent], [each.dtype for each in sent], stateful=True
-        )
+        exchange = functools.partial(self._exchange, number, self.traced_loss is not None)
+        types = [each.dtype for each in sent]
+        received = tf.numpy_function(exchange, [tf.cast(loss, tf.float64), *sent], types, stateful=True)
         result = list(gradients)
         for (place, gradient), each in zip(known, received, strict=True):
             each.set_shape(gradient.shape)
             result[place] = tf.cast(each, gradient.dtype)
         return result
 
-    def _exchange(self, loss: np.ndarray, *gradients: np.ndarray) -> list[np.ndarray]:
+    def _exchange(self, number: int, knows_loss: bool, loss: np.ndarray, *gradients: np.ndarray) -> list[np.ndarray]:
         try:
-            return self._over_ranks(float(loss), gradients)
+            received, total = self._over_ranks(number, float(loss), gradients)
+            self.loss = total if knows_loss else None
+            return received
         except BaseException as error:
             self.error = error
             raise
 
-    def _over_ranks(self, loss: float, gradients: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        flats = self._laid_out(gradients)
+    def _over_ranks(
+        self, number: int, loss: float, gradients: tuple[np.ndarray, ...]
+    ) -> tuple[list[np.ndarray], float]:
+        """The gradients and the loss of all ranks together."""
+        flats = self._laid_out(number, gradients)
         for flat, views in flats:
             for place, view in views:
                 if self.weight > 0:
@@ -83,18 +90,21 @@ class Gradients:
             self.group.all_reduce(flat)
         whole, total_loss = (float(each) for each in flats[0][0][-2:])
         divisor = whole if self.is_mean else 1.0
-        self.loss = None if self.traced_loss is None else total_loss / (divisor or 1.0)
         received: list[Any] = [None] * len(gradients)
         for flat, views in flats:
             if divisor > 0 and abs(divisor - 1) > ROUNDING:
                 flat *= 1 / divisor
             for place, view in views:
                 received[place] = view.copy() if self._copies else view
-        return received
+        return received, total_loss / (divisor or 1.0)
 
-    def _laid_out(self, gradients: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
-        """A buffer for each type of number, with a view for each gradient and two numbers at its end."""
-        key = tuple((each.shape, each.dtype.str) for each in gradients)
+    def _laid_out(
+        self, number: int, gradients: tuple[np.ndarray, ...]
+    ) -> list[tuple[np.ndarray, list[tuple[int, np.ndarray]]]]:
+        """A buffer for each type of number, with a view for each gradient and two numbers at its end.
+
+        Each optimizer has its own: the gradients of one may be in use when another's are exchanged."""
+        key = (number, *((each.shape, each.dtype.str) for each in gradients))
         if key not in self._flats:
             self._flats[key] = [
                 self._lay_out(gradients, dtype) for dtype in sorted({each.dtype for each in gradients}, key=str)
@@ -119,20 +129,28 @@ class Gradients:
         self._flats.clear()
 
 
-def reduce_in(optimizer: Any, gradients: Gradients, clip: tuple[Any, ...] | None = None) -> None:
-    """Let an optimizer apply the gradients over all ranks; its own clipping, accumulation and scaling come after.
-
-    Args:
-        clip: ("value", low, high) or ("norm", most), over all gradients together.
-    """
+def reduce_in(optimizer: Any, gradients: Gradients, number: int = 0) -> None:
+    """Let an optimizer apply the gradients over all ranks; clipping, accumulation and unscaling come after."""
     unwrap(optimizer)
+    _apply_first(optimizer, lambda each: gradients.combined(each, number))
+
+
+def clip_in(optimizer: Any, clip: tuple[Any, ...] | None) -> None:
+    """Clip what an optimizer applies: ("value", low, high) or ("norm", most), over all gradients together."""
+    if clip is not None:
+        _apply_first(optimizer, lambda each: clipped(each, clip))
+
+
+def _apply_first(optimizer: Any, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change gradients before an optimizer applies them."""
     plain = type(optimizer)
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        return plain.apply(self, clipped(gradients.combined(list(grads)), clip), trainable_variables)
+        return plain.apply(self, change(list(grads)), trainable_variables)
 
     # Of the same name, by which its variables and files are called.
-    optimizer.__class__ = type(plain.__name__, (plain,), {"apply": apply, "__module__": plain.__module__})
+    changed = {"apply": apply, "__module__": plain.__module__, "_own_class": plain}
+    optimizer.__class__ = type(plain.__name__, (plain,), changed)
 
 
 def clipped(gradients: list[Any], clip: tuple[Any, ...] | None) -> list[Any]:
@@ -145,8 +163,9 @@ def clipped(gradients: list[Any], clip: tuple[Any, ...] | None) -> list[Any]:
 
 
 def own_again(optimizer: Any) -> None:
-    """Undo `reduce_in`."""
-    optimizer.__class__ = type(optimizer).__mro__[1]
+    """Undo `reduce_in` and `clip_in`."""
+    while "_own_class" in vars(type(optimizer)):
+        optimizer.__class__ = type(optimizer)._own_class
 
 
 def check_sums(model: Any, world_size: int) -> None:

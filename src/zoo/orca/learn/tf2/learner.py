@@ -12,13 +12,23 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.orca.learn.learner import Learner
-from zoo.orca.learn.tf2.batches import batch_of, describe, spec_of
-from zoo.orca.learn.tf2.gradients import Gradients, check_sums, own_again, reduce_in
+from zoo.orca.learn.tf2.batches import batch_of, describe
+from zoo.orca.learn.tf2.gradients import Gradients, check_sums, clip_in, own_again, reduce_in
+from zoo.orca.learn.tf2.keras_state import fresh_keras
 from zoo.orca.learn.tf2.measures import Measures, as_numbers
 from zoo.orca.learn.tf2.orca_optimizer import OrcaOptimizer
 from zoo.orca.learn.tf2.randomness import seed_generators_of, seed_state
 from zoo.orca.learn.tf2.recipe import KerasRecipe, need_compiled
-from zoo.orca.learn.tf2.state import describe_inputs, load_state, load_values, pack_values, state_of, value_of
+from zoo.orca.learn.tf2.state import (
+    describe_inputs,
+    load_state,
+    load_values,
+    optimizers_of,
+    pack_values,
+    state_of,
+    value_of,
+)
+from zoo.orca.learn.tf2.traced import Traced
 
 if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
@@ -33,27 +43,41 @@ class KerasLearner(Learner):
         self.recipe = recipe
         self.rank = worker.rank
         self.group = group
-        self.model = recipe.build()
-        need_compiled(self.model)
-        if recipe.optimizer is not None:
-            self.model.optimizer = OrcaOptimizer(recipe.optimizer)
         self._state = state
-        self._measures = Measures(self.model, group)
-        self._gradients = Gradients(group, copies=not _is_of_keras(self.model.optimizer))
-        self.undo = contextlib.ExitStack()
-        self._train = _Traced(self._train_step, self.model)
-        self._test = _Traced(self._test_step, self.model)
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(fresh_keras(recipe.settings))
+            self._build(undo)
+            self.undo = undo.pop_all()
+
+    def _build(self, undo: contextlib.ExitStack) -> None:
+        model = self.model = self.recipe.build()
+        need_compiled(model)
+        if self.recipe.optimizer is not None:
+            model.optimizer = OrcaOptimizer(self.recipe.optimizer)
+        self._measures = Measures(model, self.group)
+        of_keras = all(type(each).__module__.startswith("keras.") for each in optimizers_of(model))
+        self._gradients = Gradients(self.group, copies=not of_keras)
+        has_fixed_rows = any(each.shape[0] is not None for each in getattr(model, "inputs", None) or [])
+        self._train = Traced(self._train_step, has_fixed_rows)
+        self._test = Traced(self._test_step, has_fixed_rows)
+        undo.callback(self._train.close)
+        undo.callback(self._test.close)
         self._count_from_zero()
-        self._agree()
+        self._agree(undo)
         # Before callbacks see it: what they change must not be overwritten by the first batch.
-        if self.model.built or ((state or {}).get("operator") or {}).get("inputs"):
+        if model.built or self._inputs is not None:
             self._take_weights()
 
-    def _agree(self) -> None:
+    def _agree(self, undo: contextlib.ExitStack) -> None:
         """Let the model's steps be steps of all ranks."""
         model = self.model
-        reduce_in(model.optimizer, self._gradients, self.recipe.clip)
-        self.undo.callback(own_again, model.optimizer)
+        for number, optimizer in enumerate(optimizers_of(model)):
+            reduce_in(optimizer, self._gradients, number)
+            undo.callback(own_again, optimizer)
+        # An optimizer that scales the loss has another one in it, for gradients as they are.
+        plain = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        clip_in(plain, self.recipe.clip)
+        undo.callback(own_again, plain)
         reductions = _reductions_of(model)
         self._gradients.is_mean = "sum" not in reductions
         self._weighs_by_weights = "mean_with_sample_weight" in reductions
@@ -66,12 +90,13 @@ class KerasLearner(Learner):
             return loss
 
         object.__setattr__(model, "compute_loss", compute_loss)
-        self.undo.callback(object.__delattr__, model, "compute_loss")
+        undo.callback(object.__delattr__, model, "compute_loss")
 
     def _train_step(self, data: Any) -> tuple[Any, Any]:
         self._gradients.traced_loss = None
         logs = self.model.train_step(data)
         loss = self._gradients.traced_loss
+        self._knows_loss = loss is not None
         return logs, tf.constant(np.nan) if loss is None else loss
 
     def _test_step(self, data: Any) -> Any:
@@ -80,7 +105,8 @@ class KerasLearner(Learner):
     def _count_from_zero(self) -> None:
         self._is_built = self._has_weights = False
         self._when_built: list[Callable[[], None]] = []
-        self._inputs: Any = None
+        self._inputs: Any = ((self._state or {}).get("operator") or {}).get("inputs")
+        self._knows_loss = False
         self._share: Share | None = None
         self._epoch = 0
         self._rows = 0
@@ -165,10 +191,11 @@ class KerasLearner(Learner):
         return self.so_far()
 
     def _step(self, data: Any) -> None:
+        step = self._train_step if self.model.run_eagerly else self._train
         with _naming(data), self._first_cause():
-            self._logs, loss = self._train(data)
+            self._logs, loss = step(data)
         if self.group.world_size == 1:
-            self._gradients.loss = float(loss)
+            self._gradients.loss = float(loss) if self._knows_loss else None
 
     @contextlib.contextmanager
     def _first_cause(self) -> Iterator[None]:
@@ -209,7 +236,7 @@ class KerasLearner(Learner):
                 self._build_for(data)
                 if share.rows:
                     with _naming(data):
-                        logs = self._test(data)
+                        logs = self._test_step(data) if self.model.run_eagerly else self._test(data)
                 rows += share.rows
             figures, metrics = {"num_samples": rows}, self._measures.taken()
         if logs is not None and not {_beside_training(name) for name in logs} <= set(metrics):
@@ -246,7 +273,7 @@ class KerasLearner(Learner):
         optimizer = self.model.optimizer
         operator: dict[str, Any] = {
             "loss": self._gradients.loss,
-            "averages": bool(optimizer.use_ema),
+            "averages": bool(getattr(optimizer, "inner_optimizer", optimizer).use_ema),
             "inputs": self._inputs,
         }
         with self._agreed_buffers():
@@ -254,7 +281,7 @@ class KerasLearner(Learner):
         if isinstance(optimizer, OrcaOptimizer):
             operator["update"] = optimizer.state()
             state["optimizers"] = []
-        return state | {"operator": operator}
+        return state | {"operator": state["operator"] | operator}
 
     def local_state(self) -> dict[str, Any]:
         return {
@@ -324,35 +351,10 @@ class KerasLearner(Learner):
                 variable.assign(value)
 
 
-class _Traced:
-    """A step as a graph, traced once for batches of any number of rows."""
-
-    def __init__(self, step: Callable[[Any], Any], model: keras.Model):
-        self._step = step
-        self._model = model
-        self._functions: dict[Any, Any] = {}
-
-    def __call__(self, data: Any) -> Any:
-        if self._model.run_eagerly:
-            return self._step(data)
-        key = str(tf.nest.map_structure(lambda each: (each.dtype, each.shape[1:]), data))
-        if key not in self._functions:
-            is_fixed = any(each.shape[0] is not None for each in getattr(self._model, "inputs", None) or [])
-            # Compiled by XLA a step could not talk to other ranks.
-            self._functions[key] = tf.function(
-                self._step, input_signature=[spec_of(data, is_fixed)], autograph=False, jit_compile=False
-            )
-        return self._functions[key](data)
-
-
 def _reductions_of(model: keras.Model) -> set[str | None]:
     """How the model's losses are made of the losses of rows."""
     losses = tf.nest.flatten(getattr(getattr(model, "_compile_loss", None), "_user_loss", None))
     return {each.reduction for each in losses if isinstance(each, keras.losses.Loss)}
-
-
-def _is_of_keras(optimizer: Any) -> bool:
-    return type(optimizer).__module__.partition(".")[0] == "keras"
 
 
 def _beside_training(name: str) -> str:

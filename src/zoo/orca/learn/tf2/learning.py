@@ -32,15 +32,17 @@ class KerasLearning:
     binds: bool = False
 
     def build(self, worker: Worker, group: Group, state: dict[str, Any] | None) -> KerasLearner:
-        start_tensorflow(worker, self.inter_op, self.intra_op)
-        from zoo.orca.learn.tf2.learner import KerasLearner
-
         cores = sorted(os.sched_getaffinity(0))
         mine = cores[worker.local_rank :: worker.local_size]
         with contextlib.ExitStack() as undo:
-            if self.binds and mine:
+            intra_op = self.intra_op
+            if self.binds and mine:  # before TensorFlow starts its threads, which stay where they begin
                 os.sched_setaffinity(0, mine)
                 undo.callback(os.sched_setaffinity, 0, cores)
+                intra_op = intra_op or len(mine)
+            start_tensorflow(worker, self.inter_op, intra_op)
+            from zoo.orca.learn.tf2.learner import KerasLearner
+
             learner = KerasLearner(self.recipe.load(), worker, group, state)
             learner.undo.push(undo.pop_all())
         return learner

@@ -26,21 +26,20 @@ class KerasPredictor:
     def load(self) -> Callable[[tuple[Any, ...]], Any]:
         """A function from a tuple of features to an array, or a list of them for several outputs."""
         tf = start_here()
-        from zoo.orca.learn.tf2.batches import features_of, spec_of
+        from zoo.orca.learn.tf2.batches import features_of
+        from zoo.orca.learn.tf2.traced import Traced
 
         model = self._recipe.build()
-        functions: dict[str, Any] = {}
+        forward = Traced(lambda x: model.predict_step((x,)))
+        is_ready = False
 
         def predict(features: tuple[Any, ...]) -> Any:
+            nonlocal is_ready
             x = features_of(features)
-            key = str(tf.nest.map_structure(lambda each: (each.dtype, each.shape[1:]), x))
-            if key not in functions:
-                if not functions:
-                    self._take_weights(model, x)
-                functions[key] = tf.function(
-                    lambda x: model.predict_step((x,)), input_signature=[spec_of(x)], autograph=False
-                )
-            return _arrays(tf.nest.flatten(functions[key](x)))
+            if not is_ready:
+                self._take_weights(model, x)
+                is_ready = True
+            return _arrays(tf.nest.flatten(forward(x)))
 
         return predict
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, NotPicklableError, PreconditionError
+from zoo.orca.learn.tf2.keras_state import fresh_keras, settings_here
 from zoo.orca.learn.tf2.quiet import import_tensorflow, start_here
 from zoo.orca.optional import is_instance_of, require
 
@@ -49,6 +50,7 @@ class KerasRecipe:
         optimizer: an orca optimizer, instead of the one that the model was compiled with.
         clip: ("value", low, high) or ("norm", most), applied to the gradient over all workers.
         class_weight: a weight for the rows of each class.
+        settings: what the driver has set for all its Keras models.
     """
 
     model: Any
@@ -58,6 +60,7 @@ class KerasRecipe:
     optimizer: Any = None
     clip: tuple[Any, ...] | None = None
     class_weight: dict[int, float] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise a typed error for what is no model of Keras 3 on TensorFlow."""
@@ -83,14 +86,11 @@ class KerasRecipe:
         """A model of one's own: from the creator, seeded, or a copy of the instance."""
         start_here()
         _check_backend()
-        if isinstance(self.model, Shipped):
-            model = self.model.build()
-        elif is_keras3(self.model):
-            model = Shipped.of(self.model).build()
-        else:
-            model = self._create()
-        if self.compile_args is not None:
-            model.compile(**self.compile_args(dict(self.config)))
+        shipped = Shipped.of(self.model) if is_keras3(self.model) else self.model
+        with fresh_keras(self.settings):
+            model = shipped.build() if isinstance(shipped, Shipped) else self._create()
+            if self.compile_args is not None:
+                model.compile(**self.compile_args(dict(self.config)))
         return model
 
     def _create(self) -> keras.Model:
@@ -108,7 +108,7 @@ class KerasRecipe:
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(vars(self))
+        state = vars(self) | {"settings": self.settings or settings_here()}
         if is_keras3(self.model):
             state["model"] = Shipped.of(self.model)
         return state
@@ -126,6 +126,7 @@ class Shipped:
 
     @staticmethod
     def of(model: keras.Model) -> Shipped:
+        custom_objects = custom_objects_of(model)
         with tempfile.TemporaryDirectory(prefix="orca-keras-") as folder:
             path = Path(folder) / "model.keras"
             try:
@@ -137,7 +138,7 @@ class Shipped:
                     "its layers get_config(), or pass a function model_creator(config) that makes the model."
                 ) from error
             archive = path.read_bytes()
-        return Shipped(archive, custom_objects_of(model))
+        return Shipped(archive, custom_objects)
 
     def build(self) -> keras.Model:
         keras = require("keras", "A Keras model")
@@ -178,6 +179,11 @@ def custom_objects_of(model: keras.Model) -> dict[str, Any]:
             continue
         kind = value if isinstance(value, type) or _is_function(value) else type(value)
         if _is_the_users(kind):
+            if kind.__name__ == "<lambda>":
+                raise NotPicklableError(
+                    f"the model {model.name!r} holds a lambda, which Keras cannot put together elsewhere. Make it a "
+                    "function (def ...), or pass a function model_creator(config) that makes the model."
+                )
             found |= {kind.__name__: kind, _registered_name(kind): kind}
         if _is_keras_part(value):
             stack.extend(_parts(value))

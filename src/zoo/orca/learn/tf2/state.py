@@ -15,27 +15,41 @@ if TYPE_CHECKING:
     import keras
 
 
+def optimizers_of(model: keras.Model) -> list[Any]:
+    """The optimizer that a model was compiled with, and those that it keeps for a `train_step` of its own."""
+    from keras.optimizers import Optimizer
+
+    own = [each for each in vars(model).values() if isinstance(each, Optimizer)]
+    first = getattr(model, "optimizer", None)
+    return [each for each in dict.fromkeys([first, *own]) if each is not None]
+
+
 def state_of(model: keras.Model) -> dict[str, Any]:
-    """The weights of a model and the variables of its optimizer, in memory of their own."""
-    optimizer = getattr(model, "optimizer", None)
+    """The weights of a model and the variables of its optimizers, in memory of their own."""
+    optimizers = optimizers_of(model)
+    trained = [[each.path for each in getattr(one, "_trainable_variables", [])] for one in optimizers]
     return {
         "models": [pack_values(model.weights)],
-        "optimizers": [] if optimizer is None else [pack_values(optimizer.variables)],
+        "optimizers": [pack_values(each.variables) for each in optimizers],
         "schedulers": [],
-        "operator": {},
+        "operator": {"trained": trained},
     }
 
 
 def load_state(model: keras.Model, state: dict[str, Any], path: str = "the state") -> None:
-    """Give a model the weights, and its optimizer the variables, of a state; raises if they are another model's."""
+    """Give a model the weights, and its optimizers the variables, of a state; raises if they are another model's."""
     load_weights(model, state, path)
-    optimizer = getattr(model, "optimizer", None)
-    for values in state.get("optimizers") or []:
-        if optimizer is None or not values:
-            continue
-        if not optimizer.built:
-            optimizer.build(model.trainable_variables)
-        load_values(optimizer.variables, values, f"{path} holds the state of another optimizer")
+    trained = (state.get("operator") or {}).get("trained") or []
+    paths = {each.path: each for each in model.trainable_variables}
+    for number, (optimizer, values) in enumerate(
+        zip(optimizers_of(model), state.get("optimizers") or [], strict=False)
+    ):
+        names = trained[number] if number < len(trained) else []
+        if values and not optimizer.built and (names or number == 0):
+            known = [paths[name] for name in names if name in paths]
+            optimizer.build(known or model.trainable_variables)
+        if values and (optimizer.built or number == 0):
+            load_values(optimizer.variables, values, f"{path} holds the state of another optimizer")
 
 
 def check_state(model: keras.Model, state: dict[str, Any], path: str) -> None:
