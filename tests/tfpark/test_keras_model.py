@@ -122,6 +122,63 @@ def test_tf_optimizer_of_keras(engine, tmp_path):
     assert not any(moved(before, still.tf_model.training_helper_layer.get_weights()))
 
 
+def test_names_of_metrics_before_and_after_a_fit_on_workers(engine):
+    model = KerasModel(classifier())
+    assert model.metrics_names == ["loss", "accuracy"]
+    model.fit(TFDataset.from_ndarrays((X, Y), batch_size=8), validation_data=(X, Y))
+    assert model.metrics_names == ["loss", "accuracy"]
+    assert len(model._estimator.get_validation_summary("Loss") or [1]) == 1
+    assert model.evaluate(X, Y).keys() == {"loss", "accuracy"}
+    heads = two_by_two()
+    heads.compile("sgd", "mse", metrics={"one": ["mae"], "two": ["mae", "mse"]})
+    names = KerasModel(heads).metrics_names
+    heads.test_on_batch([X[:, :2], X], [Y, X[:, 2:]])
+    assert set(names) <= set(KerasModel(heads).metrics_names)
+    assert {"loss", "one_mae", "two_mae", "two_mse"} <= set(names)
+
+
+def test_validation_data_beside_a_dataset_is_measured(engine):
+    model, dataset = KerasModel(classifier()), TFDataset.from_ndarrays((X, Y), batch_size=8)
+    for given in ((X[:8], Y[:8]), TFDataset.from_ndarrays((X[:8], Y[:8]), batch_per_thread=2)):
+        model.fit(dataset, validation_data=given)
+        expected = model.evaluate(X[:8], Y[:8])["loss"]
+        assert model._estimator.result_.history[-1]["val_loss"] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(InvalidArgumentError, match="validation data of its own"):
+        model.fit(TFDataset.from_ndarrays((X, Y), batch_size=8, val_tensors=(X, Y)), validation_data=(X, Y))
+    with pytest.raises(InvalidArgumentError, match=r"a TFDataset or arrays \(x, y\), got a ndarray"):
+        model.fit(dataset, validation_data=X)
+
+
+def test_datasets_without_labels_and_without_a_batch(engine):
+    model = KerasModel(two_by_two())
+    expected = model.predict([X[:6, :2], X[:6]])
+    records = Records.of([[x[:2], x] for x in X[:6]], 1)
+    for batch in ({}, {"batch_per_thread": 4}):
+        dataset = TFDataset.from_rdd(records, names=["b", "a"], shapes=[[2], [4]], **batch)
+        found = TFPredictor.from_keras(model.model, dataset).predict().collect()
+        for output in range(2):
+            np.testing.assert_allclose([row[output] for row in found], expected[output], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="batch_per_thread of TFDataset must be specified"):
+        TFPredictor.from_keras(model.model, TFDataset.from_ndarrays((X, Y), batch_size=8)).predict()
+
+
+def test_a_hard_coded_batch_is_evaluated(engine):
+    model = KerasModel(classifier())
+    here = model.evaluate(X[:7], Y[:7])
+    dataset = TFDataset.from_ndarrays((X[:7], Y[:7]), batch_per_thread=2, hard_code_batch_size=True)
+    assert model.evaluate(dataset)["loss"] == pytest.approx(here["loss"], abs=1e-4)
+
+
+def test_weights_are_trained_ones_in_the_order_of_paths(engine):
+    inputs = keras.Input((4,))
+    hidden = keras.layers.BatchNormalization(name="z")(keras.layers.Dense(3, name="m")(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(2, name="a")(hidden))
+    model.compile("sgd", "mse")
+    optimizer = TFOptimizer.from_keras(model, TFDataset.from_ndarrays((X, X[:, :2]), batch_size=8))
+    shapes = [each.shape for each in optimizer.tf_model.training_helper_layer.get_weights()]
+    assert shapes == [(2,), (3, 2), (3,), (4, 3), (3,), (3,)]  # a/bias, a/kernel, m/..., z/beta, z/gamma
+
+
 def test_files_and_single_batches(engine, tmp_path):
     model = KerasModel(classifier())
     expected = model.predict(X)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -109,6 +112,21 @@ def test_arrays_however_they_are_nested(engine):
         TFDataset.from_ndarrays((X, Y[:3]))
 
 
+def test_each_graph_has_its_own_placeholders_and_is_forgotten(engine):
+    dataset = TFDataset.from_ndarrays((X, Y), batch_size=4)
+    first = dataset.tensors
+    graph = tf.Graph()
+    with graph.as_default():
+        assert all(each.graph is graph for each in dataset.tensors)
+    with tf2.init_scope():  # no graph is the default one
+        assert dataset.tensors is dataset.tensors_in(graph)
+    assert dataset.tensors is first
+    forgotten = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert forgotten() is None
+
+
 def test_texts_and_serialized_records(engine, tmp_path):
     texts = TFDataset.from_string_rdd(Records.of(["12", "345"], 1), batch_per_thread=2)
     assert (texts.tensors.dtype, texts.tensors.shape.as_list()) == (tf.string, [None])
@@ -205,5 +223,8 @@ def test_columns_of_a_frame(engine):
     assert [record[3].item() for record in found] == list(range(6))
     alone = TFDataset.from_dataframe(frame, feature_cols=["v"], batch_per_thread=4)
     assert alone.tensors.shape.as_list() == [None, 3]
+    several = TFDataset.from_dataframe(frame, feature_cols=["d", "e"], batch_per_thread=4)
+    assert not several.has_labels
+    assert [each.shape.as_list() for each in several.tensors] == [[None], [None, 2]]
     with pytest.raises(KeyError, match="z"):
         TFDataset.from_dataframe(frame, feature_cols=["z"])

@@ -103,3 +103,64 @@ def test_what_is_missing_is_named(engine):
         TFEstimator.from_model_fn(
             lambda features, labels, mode: EstimatorSpec(mode, features, tf.reduce_mean(features))
         ).train(data(batch_size=4))
+
+
+def test_one_dataset_in_several_calls_and_batches_that_differ(engine):
+    numbers = np.arange(16, dtype=np.int32)
+    dataset = TFDataset.from_ndarrays((numbers, np.ones(16, np.float32)), batch_size=4)
+
+    def seen_fn(features, labels, mode):
+        seen = tf.get_variable("seen", [16], initializer=tf.zeros_initializer())
+        loss = -tf.reduce_mean(tf.gather(seen, features) * labels)
+        return EstimatorSpec(mode, seen, loss, ZooOptimizer(tf.train.GradientDescentOptimizer(4.0)).minimize(loss))
+
+    estimator = TFEstimator.from_model_fn(seen_fn)
+    counts = []
+    for _ in range(3):
+        estimator.train(lambda mode: dataset, steps=1)
+        counts.append(tf.train.load_variable(estimator.model_dir, "seen"))
+    steps = np.diff([np.zeros(16), *counts], axis=0)
+    np.testing.assert_array_equal(steps.sum(axis=1), [4, 4, 4])
+    assert len({tuple(np.flatnonzero(step)) for step in steps}) == 3
+
+
+def test_a_warm_start_sets_what_there_is(engine, tmp_path):
+    with tf.Graph().as_default(), tf.Session() as sess:
+        tf.get_variable("w", initializer=np.full((4, 6), 7, np.float32))
+        sess.run(tf.global_variables_initializer())
+        tf.train.Saver().save(sess, str(tmp_path / "first"))
+    for start in (tmp_path, tmp_path / "first"):
+        estimator = TFEstimator.from_model_fn(model_fn, params={"counts": True}, warm_start_from=str(start))
+        records = TFDataset.from_ndarrays(X[:3], batch_per_thread=2)
+        found = estimator.predict(lambda mode, records=records: records, ["logits"]).collect()
+        np.testing.assert_allclose([row["logits"] for row in found], X[:3] @ np.full((4, 6), 7), rtol=1e-4)
+    estimator.train(data(batch_size=8), steps=1)  # Adam's own variables are not in the checkpoint
+    assert np.abs(tf.train.load_variable(estimator.model_dir, "w") - 7).max() < 0.1
+
+    def other_fn(features, labels, mode):
+        tf.get_variable("other", [4])
+        return EstimatorSpec(mode, features)
+
+    with pytest.raises(InvalidArgumentError, match="some of the variables global_step, other, got w"):
+        TFEstimator.from_model_fn(other_fn, warm_start_from=str(tmp_path)).predict(lambda mode: records)
+
+
+@pytest.mark.parametrize("size", [{"batch_per_thread": 3}, {"batch_size": 4}])
+def test_a_hard_coded_batch_is_evaluated_to_the_last_row(engine, size):
+    estimator = TFEstimator.from_model_fn(binary_fn)
+    estimator.train(data(batch_size=8), steps=2)
+    methods = ["acc", "mae", "auc", "loss"]
+    pairs = [
+        estimator.evaluate(
+            lambda mode, fixed=fixed: TFDataset.from_ndarrays((X[:31], Y[:31]), **size, hard_code_batch_size=fixed),
+            methods,
+        )
+        for fixed in (False, True)
+    ]
+    assert pairs[1] == pytest.approx(pairs[0], rel=1e-4)
+
+
+def binary_fn(features, labels, mode):
+    output = tf.sigmoid(tf.reshape(tf.matmul(features, tf.get_variable("w", [4, 1])), [-1]))
+    loss = tf.reduce_mean((output - tf.cast(labels, tf.float32)) ** 2)
+    return EstimatorSpec(mode, output, loss, ZooOptimizer(tf.train.AdamOptimizer(0.05)).minimize(loss))

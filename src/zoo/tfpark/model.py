@@ -248,7 +248,7 @@ class KerasModel:
         if not with_labels:
             names, structure = self._input_names(), dataset.tensor_structure
             # Two tensors alone may be two inputs as well as an input and a label: the model knows.
-            if dataset.has_labels and not (len(names or ()) == len(dataset.metas) == 2):
+            if dataset.has_labels and not (len(names or ()) == 2 and list(structure) == dataset.metas):
                 structure = structure[0]
             return _columns_by_name(structure, names, "model_input"), []
         if not dataset.has_labels:

@@ -314,7 +314,10 @@ class TFDataset:
 
     def tensors_in(self, graph: Any) -> Any:
         """`tensors` of a graph, whichever is the default one."""
-        owners = vars(graph).setdefault(_OWNERS, {})
+        owners = getattr(graph, _OWNERS, None)
+        if owners is None:
+            owners = {}
+            setattr(graph, _OWNERS, owners)
         if self not in owners:
             tf = graph_mode()
             with graph.as_default():

@@ -16,8 +16,8 @@ from zoo.orca.learn.tf.estimator import TensorFlowEstimator, check_clip
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.trigger import EveryEpoch, MaxEpoch
 from zoo.tfpark.metric_tensors import metric_name, metric_tensor
-from zoo.tfpark.summaries import use_train_summary, use_validation_summary
 from zoo.tfpark.rows import TfDataRows
+from zoo.tfpark.summaries import use_train_summary, use_validation_summary
 from zoo.tfpark.tf_dataset import TFDataset, columns_of, dataset_of
 from zoo.tfpark.whole_batches import figures_by_row, outputs_by_row
 from zoo.tfpark.zoo_optimizer import train_ops_of
@@ -268,15 +268,7 @@ def measure(
         workers = engine.nodes if dataset.hard_code_batch_size else engine.cores
         size = dataset.need_batch_per_thread("for evaluation") * workers
     if dataset.hard_code_batch_size and not isinstance(dataset.rows, TfDataRows):
-        loss = loss if any(metric_name(each) == "Loss" for each in methods) else None
-        rows = outputs_by_row(sess, dataset, output, label, loss, size // dataset.rows.engine.nodes)
-        tensors, figures = figures_by_row(methods, output, label, loss)
-        estimator = _DatasetEstimator(GraphRecipe(inputs=tensors, metrics=figures), dataset, None)
-        try:
-            data, columns = rows.data(range(len(tensors)))
-            return estimator.measure(data, size, columns, steps)
-        finally:
-            estimator.shutdown()
+        return _measure_whole_batches(sess, dataset, methods, output, label, loss, size, steps)
     figures = {metric_name(each): metric_tensor(each, output, label, loss) for each in methods}
     tensors, chosen = columns_of(dataset, list(figures.values()))
     recipe = GraphRecipe(inputs=tensors, metrics=figures, sess=sess)
@@ -284,6 +276,30 @@ def measure(
     estimator = _DatasetEstimator(recipe, dataset, None)
     estimator._auto_shard_files = dataset.auto_shard_files
     return estimator.measure(data, size, columns, steps)
+
+
+def _measure_whole_batches(
+    sess: Any,
+    dataset: TFDataset,
+    methods: list[Metric],
+    output: Any,
+    label: Any,
+    loss: Any,
+    size: int,
+    steps: int | None,
+) -> dict[str, float]:
+    """As `measure`, of a graph that takes batches of one size: its outputs are measured in a graph that takes any."""
+    from zoo.orca.learn.tf.recipe import GraphRecipe
+
+    measured = loss if any(metric_name(each) == "Loss" for each in methods) else None
+    tensors, figures = figures_by_row(methods, output, label, measured)
+    rows = outputs_by_row(sess, dataset, output, label, measured, size // dataset.rows.engine.nodes)
+    data, columns = rows.data(range(len(tensors)))
+    estimator = _DatasetEstimator(GraphRecipe(inputs=tensors, metrics=figures), dataset, None)
+    try:
+        return estimator.measure(data, size, columns, steps)
+    finally:
+        estimator.shutdown()
 
 
 class _DatasetEstimator(TensorFlowEstimator):

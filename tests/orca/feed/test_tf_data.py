@@ -6,6 +6,7 @@ import gc
 import glob
 import logging
 import os
+import shutil
 import tempfile
 from types import SimpleNamespace
 
@@ -23,7 +24,8 @@ from zoo.orca.feed import as_feed, check_same_kind, kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.feed.taste import taste
 from zoo.orca.feed.tf_cuts import with_maps_last
-from zoo.orca.feed.tf_data import DatasetFeed
+from zoo.orca.feed.tf_data import FILES, DatasetFeed, open_dataset, ship
+from zoo.orca.feed.tf_pipeline import OWN
 
 HERE = SimpleNamespace(name="local", one_machine=True)
 ROWS = 11
@@ -208,7 +210,60 @@ def test_files_of_caches_are_each_ranks_own(tmp_path):
     feed = feed_of(numbers().cache(f"{tmp_path}/kept"))
     for _ in range(2):
         assert batches(read(feed, 2)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]
-    assert {name.split(".")[0] for name in os.listdir(tmp_path)} == {"kept-0-of-2", "kept-1-of-2"}
+    assert {name.split(".")[0] for name in os.listdir(tmp_path)} == {"kept-part-0-of-2", "kept-part-1-of-2"}
+
+
+@pytest.mark.parametrize("first", ["all rows", "a part", "rows of files"])
+def test_files_of_caches_with_other_rows_in_them_are_others(first, tmp_path, text_files):
+    """A dataset is fitted with a shuffle, say, and evaluated without one."""
+    lines = tf.data.TextLineDataset(sorted(glob.glob(text_files))).map(lambda line: tf.strings.to_number(line))
+    kept = lines.cache(f"{tmp_path}/kept")
+    feeds = {"all rows": feed_of(kept.shuffle(9)), "a part": feed_of(kept)}
+    feeds["rows of files"] = feed_of(kept, auto_shard_files=True)
+    for feed in sorted(feeds, key=lambda name: name != first):
+        for _ in range(2):
+            assert all_of(read(feeds[feed], 2)) == [0, 10, 11, 20, 21, 22, 23, 24], feed
+    # With batches of one row there is work for one rank only, which then has all of them.
+    assert all_of(read(feeds["a part"], 2, batch_size=1)) == [0, 10, 11, 20, 21, 22, 23, 24]
+
+
+# What rank 0 has of each batch.
+REMOVED = {1: [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]], 2: [[0, 2], [4, 6], [8, 10]]}
+
+
+@pytest.mark.parametrize(("workers", "name"), [(1, "kept"), (2, "kept-part-0-of-2")])
+def test_what_a_killed_worker_leaves_of_a_cache_is_removed(workers, name, tmp_path):
+    alive, left = tmp_path / "alive", tmp_path / "left"
+    alive.mkdir()
+    writer = iter(numbers(3).cache(str(alive / name)))
+    next(writer)
+    shutil.copytree(alive, left)
+    del writer
+    for other in ("kept_more", "kept-part-0-of-20"):  # whole ones
+        list(numbers(1).cache(str(left / other)))
+    others = {each: (left / each).read_bytes() for each in os.listdir(left) if not each.startswith(f"{name}_0.")}
+    assert (left / f"{name}_0.lockfile").exists()
+    got = read(feed_of(numbers().cache(str(left / "kept"))), workers)
+    assert [share.batch[0].tolist() for share, *_ in got] == REMOVED[workers]
+    assert not list(left.glob("*.lockfile"))
+    assert {each: (left / each).read_bytes() for each in others} == others
+
+
+def test_the_lock_of_a_cache_that_is_being_written_here_stays(tmp_path):
+    feed = feed_of(numbers(400).cache(f"{tmp_path}/kept"))
+
+    def on_rank(worker):
+        source = feed.open(worker, 4, 3)
+        steps = source.epoch(0)
+        found = [next(steps)]
+        feed.open(worker, 4, 3).close()
+        assert (tmp_path / "kept_0.lockfile").exists()
+        found += steps
+        source.close()
+        return found
+
+    assert all_of(zip(*run_ranks(1, on_rank), strict=True)) == list(range(400))
+    assert (tmp_path / "kept.index").exists()
 
 
 def test_elements_become_batches():
@@ -290,6 +345,41 @@ def test_datasets_that_call_python_are_fed_from_the_driver(caplog):
     assert features["text"].tolist() == [b"0", b"1", b"2", b"3"]
 
 
+def growing():
+    """Records ([i] * i, i), for i from 1 to 6."""
+    return tf.data.Dataset.from_generator(
+        lambda: (([i] * i, i) for i in range(1, 7)),
+        output_signature=(tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int64)),
+    )
+
+
+@pytest.mark.parametrize("one_machine", [True, False])
+def test_batches_of_datasets_that_call_python_are_kept(one_machine):
+    engine = SimpleNamespace(name="local", one_machine=one_machine)
+    dropped = as_feed(generated().batch(3, drop_remainder=True), engine=engine)
+    assert batches(read(dropped, 2)) == [[0, 1, 2], [3, 4, 5]]
+    mapped = as_feed(generated().batch(3).map(lambda x, y: (x - tf.reduce_min(x), y)), engine=engine)
+    for epoch in (0, 1):
+        assert batches(read(mapped, 2, epoch=epoch)) == [[0, 1, 2], [0, 1, 2], [0]]
+    padded = as_feed(growing().padded_batch(4), engine=engine)
+    assert padded.batched
+    assert padded.labelled
+    first, second = read(padded, 2)
+    assert [share.batch[0].shape for share in first + second] == [(2, 4), (2, 4), (2, 6), (2, 6)]
+    assert [(share.rows, share.total) for share in second] == [(2, 2), (0, 2)]
+    assert first[0].batch[0].tolist() == [[1, 0, 0, 0], [2, 2, 0, 0]]
+    assert batches(read(padded, 3, start=1), lambda share: share.batch[1]) == [[5, 6]]
+    assert padded.sample()[0].shape == (2, 4)
+    shuffled = as_feed(numbers(40).shuffle(40).map(called).padded_batch(4), engine=engine)
+    epochs = [batches(read(shuffled, 2, epoch=epoch)) for epoch in (0, 1, 1)]
+    assert epochs[0] != epochs[1] == epochs[2] == batches(read(shuffled, 3, epoch=1))
+    assert sorted(epochs[0]) == sorted(epochs[1]), "the same batches in another order"
+
+
+def called(x, y):
+    return tf.ensure_shape(tf.numpy_function(halved, [x], tf.float32), []), y
+
+
 LARGE = np.arange(600_000, dtype=np.float32).reshape(300, -1)
 
 
@@ -335,6 +425,59 @@ def test_files_are_dealt_when_asked_for(text_files):
         assert all_of(steps) == [0, 1, 1, 2, 2, 2, 2, 2]
         # With fewer files than workers they are dealt by record, as they are unless asked for.
         assert batches(read(feed, 4)) == batches(read(feed_of(dataset), 2))
+
+
+def test_files_are_not_dealt_where_something_counts_files_or_records(text_files):
+    names = tf.data.Dataset.from_tensor_slices(sorted(glob.glob(text_files)))
+
+    def lines(names):
+        return names.interleave(tf.data.TextLineDataset).map(lambda line: tf.strings.to_number(line))
+
+    counted = {
+        "files taken": lines(names.take(2)),
+        "files skipped": lines(names.skip(1)),
+        "files sharded": lines(names.shard(2, 0)),
+        "rows taken": lines(names).take(3),
+        "rows skipped": lines(names).batch(2).skip(1),
+        "rows sharded": lines(names).shard(3, 1),
+        "numbered": lines(names).enumerate().map(lambda number, value: value),
+        "twice": lines(names.take(1)).concatenate(lines(names)),
+        "windows": lines(names).window(2).flat_map(lambda window: window),
+        "summed": lines(names).scan(0.0, lambda state, value: (state + value, state + value)),
+        "while": lines(names).take_while(lambda value: value < 21),
+    }
+    for what, dataset in counted.items():
+        records = dataset.unbatch() if what == "rows skipped" else dataset
+        assert all_of(read(feed_of(dataset, auto_shard_files=True), 2)) == sorted(records.as_numpy_iterator()), what
+
+
+@pytest.mark.parametrize("dealt", [OWN, FILES])
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_rank_without_any_rows_takes_part(dealt, batched, tmp_path):
+    files = [str(tmp_path / name) for name in ("full", "empty")]
+    for file, text in zip(files, ("1\n2\n3\n", ""), strict=True):
+        with open(file, "w") as lines:
+            lines.write(text)
+
+    def on_rank(worker):
+        mine = files if dealt == FILES else files[worker.rank : worker.rank + 1]
+        dataset = tf.data.TextLineDataset(mine).map(
+            lambda line: ({"text": line, "x": tf.fill([2, 3], tf.strings.length(line))}, tf.strings.to_number(line))
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            shipped = ship(dataset.padded_batch(2) if batched else dataset, folder)
+            source = open_dataset(shipped, shipped.tensors(), worker, 4, 3, False, dealt, "data")
+        found = list(source.epoch(0))
+        source.close()
+        return found
+
+    full, empty = run_ranks(2, on_rank)
+    assert [(share.rows, share.total) for share in full] == [(2, 2), (1, 1)]
+    for share in empty:
+        features, target = share.batch
+        assert (share.rows, features["x"].shape[1:], features["x"].dtype) == (0, (2, 3), np.int32)
+        assert len(features["x"]) == len(target) == len(features["text"]) > 0
+        assert isinstance(features["text"][0], bytes)
 
 
 def test_captured_values_are_those_of_the_time_when_the_feed_is_made():
@@ -407,6 +550,7 @@ BAD = {
     "filtered": (lambda: numbers().filter(lambda x, y: y < 0), "gives no element"),
     "empty": (lambda: numbers().take(0), "gives no element"),
     "no rows of batches": (lambda: numbers().take(0).padded_batch(2), "gives no element"),
+    "no rows of generated batches": (lambda: generated().take(0).padded_batch(2), "has no rows"),
     "endless python": (lambda: generated().repeat(), "has no end. Leave out .repeat"),
     "generated shapes": (
         lambda: tf.data.Dataset.from_generator(

@@ -150,6 +150,23 @@ class TestSession:
 
 
 @pytest.mark.engines("local")
+@pytest.mark.usefixtures("engine")
+def test_several_inputs_and_outputs():
+    with tf.Graph().as_default():
+        one, two = v1.placeholder(tf.float32, (None, 2), name="one"), v1.placeholder(tf.int32, (None,), name="two")
+        row, number = one * 2, tf.cast(two, tf.float32) + 1
+        both = Estimator.from_graph(inputs=[one, two], outputs=[row, number])
+        single = Estimator.from_graph(inputs=[one, two], outputs=[row + number[:, tf.newaxis]])
+    x, n = np.arange(6).reshape(3, 2), np.arange(3)
+    for features in ((x, n), {"two": n, "one": x}):
+        rows, numbers = both.predict(features, batch_size=2)
+        assert (rows.tolist(), numbers.tolist()) == ((x * 2).tolist(), (n + 1).tolist())
+        assert single.predict(features).tolist() == (x * 2 + n[:, None] + 1).tolist()
+    both.shutdown()
+    single.shutdown()
+
+
+@pytest.mark.engines("local")
 class TestMetrics:
     def test_metrics_that_count_are_those_of_all_rows(self, engine):
         rows, net = Rows(ROWS), classifier()

@@ -163,8 +163,14 @@ class TestExact:
     def test_shards_that_leave_workers_without_rows(self, engine):
         rows, values = Rows(3), []
         for sizes, workers in (((3,), 1), ((0, 2, 0, 1), 3)):
-            est = estimator(classifier(words=True), v1.train.AdamOptimizer(0.05), num_workers=workers)
+            net = classifier(words=True)
+            with net.graph.as_default():
+                steps = v1.get_variable("steps", (), tf.float64, v1.zeros_initializer(), trainable=False)
+                counts = v1.assign_add(steps, 1.0)
+            est = estimator(net, v1.train.AdamOptimizer(0.05), num_workers=workers, updates=counts)
             est.fit(placed(engine, rows, sizes), epochs=2, batch_size=3)
+            est.fit(placed(engine, Rows(1), (1,)), batch_size=3)  # of which one worker alone has a part
             values.append(values_in(est.sess))
             est.shutdown()
         assert_same_values(*values)
+        assert values[1]["steps"] == 3

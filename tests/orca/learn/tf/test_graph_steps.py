@@ -32,12 +32,12 @@ def test_updates_that_a_train_op_waits_for_run_once_a_step(engine):
             train_op = ZooOptimizer(v1.train.MomentumOptimizer(rate, 0.0)).minimize(loss)
         recipe = GraphRecipe(inputs=x, loss=loss, optimizer=train_ops_of(train_op))
         est = TensorFlowEstimator(recipe, Gang("bigdl", num_workers=2, max_failures=0), None)
-    est.fit(np.ones((3, 1)), batch_size=2)
+    est.fit(np.ones((5, 1)), batch_size=4)
     found = values_in(est.sess)
     est.shutdown()
     assert found["steps"] == 2
-    # One rank has seen two batches and the other one, with two rows and one.
-    assert found["seen"] == pytest.approx((2 * 2 + 1 * 1) / 3)
+    # One rank has seen two batches with three rows in all, the other one with two.
+    assert found["seen"] == pytest.approx((2 * 3 + 1 * 2) / 5)
     assert found["w"] == pytest.approx(-0.5 * 2)
 
 

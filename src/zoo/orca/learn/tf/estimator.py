@@ -410,8 +410,8 @@ class TensorFlowEstimator(GraphEstimator):
             checkpoint_trigger: when to write a checkpoint into model_dir, such as EveryEpoch().
             auto_shard_files: whether each worker reads some of the files of a `tf.data.Dataset`, instead of some of
                 its records.
-            feed_dict: what else to feed: {tensor: (value when training, value otherwise)}. `evaluate` and `predict`
-                use the latter until the next fit.
+            feed_dict: what else to feed: {tensor: (value when training, value otherwise)}; later calls use the same
+                until a fit is given others. Tensors may be given by name, too.
             labels_cols: another spelling of label_cols.
             callbacks: a list of `zoo.orca.learn.callbacks.Callback`.
             resume: "auto" goes on from the newest checkpoint of this fit in model_dir, if there is one.

@@ -252,18 +252,23 @@ class GraphLearner(Learner):
 
 
 def average(group: Group, own: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """The mean over ranks, weighted by rows, of floating values; the largest of whole numbers; others stay."""
+    """The mean over ranks, weighted by rows, of floating values; the largest of whole numbers; others stay.
+
+    What is equal on all ranks stays as it is, to the bit."""
     floats = {name: value for name, value in own.items() if _is_float(value)}
     wholes = {name: value for name, value in own.items() if value.dtype.kind in "iu"}
     found: dict[str, np.ndarray] = {}
     if floats:
-        flat = np.zeros(sum(value.size for value in floats.values()) + 1)
+        mine = np.concatenate([value.astype(np.float64).ravel() for value in floats.values()])
+        first = mine.copy()
+        group.broadcast(first)
+        differences = np.zeros(len(mine) + 1)
         if rows:
-            flat[:-1] = np.concatenate([value.astype(np.float64).ravel() * rows for value in floats.values()])
-            flat[-1] = rows
-        group.all_reduce(flat)
-        if flat[-1] > 0:
-            found |= _cut(floats, flat[:-1] / flat[-1])
+            differences[:-1] = (mine - first) * rows
+            differences[-1] = rows
+        group.all_reduce(differences)
+        if differences[-1] > 0:
+            found |= _cut(floats, first + differences[:-1] / differences[-1])
     if wholes:
         table = np.zeros((group.world_size, sum(value.size for value in wholes.values())), np.int64)
         table[group.rank] = np.concatenate([value.astype(np.int64).ravel() for value in wholes.values()])

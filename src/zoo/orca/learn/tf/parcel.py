@@ -171,7 +171,7 @@ class Parcel:
         config: a serialised ConfigProto.
         is_seeded: whether its random operations draw what a fed number says.
         loss: what "val_loss" is the mean of; None where nobody asks for it.
-        several: whether there is a list of outputs.
+        several: whether predictions are lists of outputs.
         is_batched: whether tensors have a dimension for rows; else rows are fed one by one.
     """
 

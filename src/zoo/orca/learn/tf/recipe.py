@@ -63,7 +63,6 @@ class GraphRecipe:
         self.inputs = as_tensors(inputs, "inputs")
         self.labels = as_tensors(labels, "labels")
         self.outputs = as_tensors(outputs, "outputs")
-        self.has_several_outputs = isinstance(outputs, list | tuple)
         self.loss = loss
         self.optimizer = optimizer
         self.metrics = dict(metrics or {})
@@ -411,7 +410,7 @@ class GraphRecipe:
             loss=None if loss is None else loss.name,
             metrics=tuple(metrics),
             outputs=tuple(each.name for each in outputs),
-            several=self.has_several_outputs,
+            several=len(outputs) > 1,
             is_batched=self._is_batched,
         )
 

@@ -27,6 +27,7 @@ class Traced:
             spec = self._spec(batch, spec)
             # Compiled by XLA a step could not talk to other ranks.
             graph = tf.function(self._function, input_signature=[spec], autograph=False, jit_compile=False)
+            graph._omit_frequent_tracing_warning = True  # a graph for each fit is none too many
             self._graphs[key] = spec, graph
         return graph(batch)
 
