@@ -113,12 +113,14 @@ def test_arrays_however_they_are_nested(engine):
 
 
 def test_each_graph_has_its_own_placeholders_and_is_forgotten(engine):
+    from tensorflow.python.eager import context
+
     dataset = TFDataset.from_ndarrays((X, Y), batch_size=4)
     first = dataset.tensors
     graph = tf.Graph()
     with graph.as_default():
         assert all(each.graph is graph for each in dataset.tensors)
-    with tf2.init_scope():  # no graph is the default one
+    with context.eager_mode():  # no graph is the default one
         assert dataset.tensors is dataset.tensors_in(graph)
     assert dataset.tensors is first
     forgotten = weakref.ref(graph)

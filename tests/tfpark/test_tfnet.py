@@ -269,3 +269,11 @@ def test_a_saver_reads_what_was_saved(session, tmp_path):
     session.run(w.assign([5, 6]))
     tf.train.Saver().restore(session, tf.train.latest_checkpoint(str(tmp_path)))
     np.testing.assert_array_equal(session.run(w), [1, 1])
+
+
+def test_the_same_graph_is_recognised_again(session):
+    x, i, y = network(session)
+    one, again, part = (TFNet.from_session(session, [x, i], outputs) for outputs in (y, y, [y, y]))
+    assert one._predictor.key == again._predictor.key != part._predictor.key
+    session.run(tf.global_variables_initializer())
+    assert TFNet.from_session(session, [x, i], y)._predictor.key != one._predictor.key

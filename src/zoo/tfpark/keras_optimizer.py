@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
-from zoo.orca.learn.tf.conventions import epochs_until
+from zoo.orca.learn.tf.conventions import epochs_until, first_batch
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3
 from zoo.orca.learn.trigger import Trigger
@@ -64,6 +64,7 @@ class KerasTFOptimizer(TFOptimizer):
                 checkpoint_trigger,
                 self._session_config,
                 callbacks=stops,
+                first_batch=first_batch(self.estimator._where, batch_size),
             )
 
     def _weights(self) -> list[np.ndarray]:

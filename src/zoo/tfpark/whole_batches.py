@@ -23,7 +23,10 @@ def outputs_by_row(sess: Any, dataset: TFDataset, output: Any, label: Any, loss:
 
     A short batch is filled up with its last row. The loss of a row is that of its batch.
     """
-    wanted = [output, label] if loss is None else [output, label, loss]
+    wanted = [output, label]
+    if loss is not None:
+        with loss.graph.as_default():
+            wanted.append(start_here().fill([size], loss))  # what predicts gives a value for each row
     inputs, columns = columns_of(dataset, wanted)
     predictor = NetPredictor(freeze(sess, inputs, wanted))
 
@@ -34,9 +37,9 @@ def outputs_by_row(sess: Any, dataset: TFDataset, output: Any, label: Any, loss:
             if losses and missing:
                 # A mean over rows: what the filling added to it is what a batch of the filling alone has.
                 filling = as_outputs(model(stack(batch[-1:] * size)))[2]
-                losses = [np.asarray((losses[0] * size - filling * missing) / len(batch), losses[0].dtype)]
+                losses = [((losses[0] * size - filling * missing) / len(batch)).astype(filling.dtype)]
             for number in range(len(batch)):
-                yield (np.asarray(outputs[number]), np.asarray(labels[number]), *losses)
+                yield tuple(np.asarray(each[number]) for each in (outputs, labels, *losses))
 
     return RecordRows(map_with_model(take_columns(dataset.rows.records(), columns), predictor, run), lambda row: row)
 

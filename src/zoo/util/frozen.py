@@ -273,7 +273,7 @@ class _Part:
         kept = [each.op.name for each in [*self._outputs, *(self._found or [])] if each is not None]
         kept += [each.op.name for each in self._given or []]  # also those of outputs that are no floating numbers
         whole = self._graph.as_graph_def()
-        return self._tf.graph_util.extract_sub_graph(whole, [*kept, *others]).SerializeToString()
+        return self._tf.graph_util.extract_sub_graph(whole, [*kept, *others]).SerializeToString(deterministic=True)
 
     def names(self, tables: tuple[str, ...]) -> Names:
         return Names(

@@ -74,6 +74,7 @@ class FitJob:
         first_epoch, last_epoch: the epochs to run, counted over the estimator's life; the last one is not run.
         state: what a fit before this one, or a checkpoint, left; None starts afresh. With a "progress" in it the fit
             goes on where that stands.
+        first_batch: the batch of the first epoch to begin with.
         train_state: where training stands, for triggers.
         callbacks: those that run on workers.
         tell_steps: whether the driver wants figures of every step.
@@ -85,6 +86,7 @@ class FitJob:
     batching: Batching
     first_epoch: int
     last_epoch: int
+    first_batch: int = 0
     state: dict[str, Any] | None = None
     train_state: TrainState = field(default_factory=TrainState)
     validation: Feed | None = None
@@ -455,7 +457,7 @@ class _Fit:
         """The epoch and the batch in it to begin with: where a checkpoint stands, if there is one."""
         progress = (self.job.state or {}).get("progress")
         if progress is None:
-            return self.job.first_epoch, 0
+            return self.job.first_epoch, self.job.first_batch
         if progress["rows_of_epoch"] != self.source.rows:
             raise CheckpointError(
                 f"the checkpoint was made while training on {progress['rows_of_epoch']} rows, but the data has "

@@ -256,12 +256,15 @@ class TestRecords:
 
     def test_training_until_a_trigger_fires(self, engine):
         data = placed(engine, Rows(ROWS))
-        est, steps = estimator(classifier()), []
+        est, steps, at_once = estimator(classifier()), [], estimator(classifier())
         for trigger in (MaxIteration(4), MaxIteration(4), MaxEpoch(2), MaxEpoch(2), MaxIteration(7)):
             est.train_until(data, trigger, BATCH)
             steps.append((est._where.neval - 1, est._where.epoch - 1))
+        assert steps == [(4, 1), (4, 1), (6, 2), (6, 2), (7, 2)]
+        at_once.train_until(data, MaxIteration(7), BATCH)  # the same rows in the same order
+        assert_same_values(values_in(est.sess), values_in(at_once.sess), rtol=0)
         est.shutdown()
-        assert steps == [(4, 1), (4, 1), (7, 2), (7, 2), (7, 2)]
+        at_once.shutdown()
 
     def test_data_on_disk_asks_for_triggers_that_know_it(self, engine, tmp_path):
         from zoo.util import triggers

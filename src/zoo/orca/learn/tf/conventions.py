@@ -10,6 +10,7 @@ from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed import kind_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.callbacks import Callback, Run
+from zoo.orca.learn.estimator import DEFAULT_BATCH_SIZE
 from zoo.orca.learn.optimizers import Optimizer
 from zoo.orca.learn.trigger import EveryEpoch, MaxEpoch, MaxIteration, TrainState, Trigger, TriggerCall
 
@@ -71,6 +72,15 @@ def check_disk_trigger(trigger: Any) -> None:
         f"OrcaContext.train_data_store is {OrcaContext.train_data_store!r}, but it is {trigger!r}. Type "
         "from zoo.util.triggers import SeveralIteration."
     )
+
+
+def first_batch(where: TrainState, batch_size: int | None) -> int:
+    """The batch to go on with in an epoch that training was stopped in: the rows before it have been seen.
+
+    >>> first_batch(TrainState(epoch=2, neval=8, records=16), 8)
+    2
+    """
+    return where.records // (batch_size or DEFAULT_BATCH_SIZE)
 
 
 def epochs_until(trigger: TriggerCall, where: TrainState) -> tuple[range, list[Callback]]:

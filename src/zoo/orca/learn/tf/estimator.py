@@ -22,6 +22,7 @@ from zoo.orca.learn.tf.conventions import (
     check_backend,
     check_disk_trigger,
     epochs_until,
+    first_batch,
     is_orca,
     need_columns,
     need_records,
@@ -265,12 +266,16 @@ class GraphEstimator(Estimator):
         session_config: Any = None,
         **options: Any,
     ) -> None:
-        """Train until a trigger fires; epochs and iterations are counted over the estimator's life."""
+        """Train until a trigger fires; epochs and iterations are counted over the estimator's life.
+
+        An epoch that the last call stopped in goes on with the rows that it has not seen.
+        """
         trigger = Trigger.convert_trigger(end_trigger)
         if trigger is None:
             raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
         epochs, stops = epochs_until(trigger, self._where)
         options["callbacks"] = [*(options.get("callbacks") or []), *stops]
+        options["first_batch"] = first_batch(self._where, batch_size)
         self._fit(data, epochs, batch_size, columns, validation_data, checkpoint_trigger, session_config, **options)
 
     def _fit(

@@ -47,11 +47,11 @@ class Keras3Estimator(KerasEstimator, SharedKerasEstimator):
         session_config: Any,
         callbacks: Any = None,
         resume: str | None = None,
+        **options: Any,
     ) -> None:
         self._begin()
-        self._run_fit(
-            data, epochs, batch_size, columns, validation_data, checkpoint_trigger, adapt(callbacks, 0), resume
-        )
+        called = adapt(callbacks, 0)
+        self._run_fit(data, epochs, batch_size, columns, validation_data, checkpoint_trigger, called, resume, **options)
 
     def _evaluate_model(self, data: Any, batch_size: int, columns: Any) -> dict[str, Any]:
         self._check_trainable()
