@@ -45,7 +45,7 @@ demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark o
 test: .venv/.dev  ## every test, on every engine
 	$(BIN)/ruff check src tests examples benchmarks docs
 	$(BIN)/mypy
-	$(BIN)/python tests/halves.py --engines=$(ENGINES) $(ARGS)
+	$(BIN)/python -m pytest --engines=$(ENGINES) $(ARGS)
 
 lint: .venv/.dev  ## ruff and mypy
 	$(BIN)/ruff check src tests examples benchmarks docs

@@ -29,7 +29,6 @@ from traces import Traces  # noqa: E402 - it looks at the folder set above
 
 def pytest_addoption(parser):
     parser.addoption("--engines", default=",".join(ENGINES), help="which engines to test: local,spark,ray")
-    parser.addoption("--half", choices=("shared", "own"), help="tests on the shared engines alone, or all others")
 
 
 def pytest_configure(config):
@@ -46,14 +45,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("engine", [name for name in meant if name in chosen], indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Tests that start engines of their own come first: only one context can be current."""
     items.sort(key=lambda item: "engine" in item.fixturenames)
-    half = config.getoption("--half")
-    if half is not None:
-        mine = [item for item in items if ("engine" in item.fixturenames) == (half == "shared")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
-        items[:] = mine
 
 
 def pytest_sessionfinish(session):

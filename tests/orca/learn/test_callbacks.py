@@ -363,7 +363,7 @@ def test_progress_shows_a_bar_an_epoch_on_a_terminal(monkeypatch):
     for epoch, line in enumerate(lines[:2], start=1):
         assert line.startswith(f"epoch {epoch}/2: 100%")
         assert "3/3" in line
-        shown = dict(each.strip().split("=") for each in line.rstrip("]").split(",") if "=" in each)
+        shown = dict(each.strip().split("=") for each in line.rstrip().rstrip("]").split(",") if "=" in each)
         assert float(shown["loss"]) == pytest.approx(1 / (3 * epoch), abs=1e-3)
         assert float(shown["rows/s"]) == 8.0, "the driven steps have 8 rows and take a second each"
         assert {name: float(shown[name]) for name in ("train_loss", "val_loss", "val_auc", "lr")} == {
