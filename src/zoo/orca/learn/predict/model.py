@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -100,7 +101,8 @@ class Shipment:
 
     def model(self) -> Model:
         """The model, on a worker; threads are divided between the tasks that run at once on the machine."""
-        predict = load_once(self._key, lambda: self._unpack().load())
+        with _tensorflow_threads(self._tasks_on_host):
+            predict = load_once(self._key, lambda: self._unpack().load())
         _limit_threads(self._tasks_on_host)
         return Model(predict, self._squeeze)
 
@@ -204,7 +206,25 @@ def _empty_result(model: Model, leaves: Sequence[np.ndarray], spec: Any) -> Resu
 def _limit_threads(tasks: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // tasks))
+        torch.set_num_threads(_threads(tasks))
+
+
+@contextlib.contextmanager
+def _tensorflow_threads(tasks: int) -> Iterator[None]:
+    """TensorFlow asks once, when it starts, how many threads it may have; who has set that is left alone."""
+    name = "TF_NUM_INTRAOP_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = str(_threads(tasks))
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _threads(tasks: int) -> int:
+    return max(1, len(os.sched_getaffinity(0)) // tasks)
 
 
 def _words(array: np.ndarray) -> str:
