@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -16,7 +17,6 @@ from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.tfpark import KerasModel, TFDataset, TFOptimizer, TFPredictor
 from zoo.tfpark.records import Records
 
-keras = pytest.importorskip("keras")
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 4)).astype(np.float32)
 Y = (X.sum(axis=1) > 0).astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf2
 
 from bigdl.optim.optimizer import MAE
 from zoo.orca.errors import InvalidArgumentError
@@ -11,7 +12,6 @@ from zoo.tfpark import TFDataset, TFEstimator, ZooOptimizer
 from zoo.tfpark.estimator import EstimatorSpec
 from zoo.tfpark.records import Records
 
-tf2 = pytest.importorskip("tensorflow")
 tf = tf2.compat.v1
 X = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
 Y = (X.sum(axis=1) > 0).astype(np.int32)

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf2
 
 from bigdl.optim.optimizer import (
     SGD,
@@ -24,7 +25,6 @@ from zoo.pipeline.api.net import TFDataset, TFOptimizer, TFPredictor
 from zoo.tfpark import ZooOptimizer
 from zoo.tfpark.records import Records
 
-tf2 = pytest.importorskip("tensorflow")
 tf = tf2.compat.v1
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(32, 4)).astype(np.float32)

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import tensorflow as tf2
 
 from bigdl.optim.optimizer import MAE, Top1Accuracy
 from zoo.common import Sample
@@ -16,7 +17,6 @@ from zoo.tfpark import TFDataset
 from zoo.tfpark.records import Records
 from zoo.util.tf import export_tf, get_checkpoint_state, load_tf_checkpoint, save_tf_checkpoint
 
-tf2 = pytest.importorskip("tensorflow")
 tf = tf2.compat.v1
 X = np.random.default_rng(0).normal(size=(7, 3))
 

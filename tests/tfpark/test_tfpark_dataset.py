@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+import tensorflow as tf2
 
 from zoo.common import Sample
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
@@ -14,7 +15,6 @@ from zoo.pipeline.api.net import TFDataset
 from zoo.tfpark import TFNet
 from zoo.tfpark.records import Records
 
-tf2 = pytest.importorskip("tensorflow")
 tf = tf2.compat.v1
 X = np.arange(24, dtype=np.float64).reshape(8, 3)
 Y = np.arange(8)

@@ -123,9 +123,7 @@ def test_a_standalone_cluster_loses_an_executor_and_then_a_node(stopped, in_fold
     monkeypatch.setattr("zoo.orca.engine.base.ROOM_SECONDS", 2)
     options = GangOptions(max_failures=3, again=lambda lost: (len(lost.ranks),))
     results = run_gang(engine, lose_a_node, (1, 2), data=placed, options=options)
-    ((world_size, lost_ranks, shards),) = results
-    assert (world_size, shards) == (1, [(0, "a"), (1, "b"), (2, "c")])
-    assert lost_ranks in (1, 2)  # a busy machine may give up on both before it knows which
+    assert results == [(1, 1, [(0, "a"), (1, "b"), (2, "c")])]
     with pytest.raises(NotEnoughSlotsError, match="2 workers must run at once"):
         run_gang(engine, lose_a_node, 2)
     fewer = fitted((1, 2))

@@ -178,7 +178,6 @@ def test_files_are_written_once(engine, tmp_path):
 
 
 def test_tensorboard_is_written_once(engine, tmp_path):
-    pytest.importorskip("tensorboard")
     board = keras.callbacks.TensorBoard(tmp_path, update_freq=1, write_steps_per_second=True, histogram_freq=1)
     estimator().fit(DATA, epochs=2, batch_size=BATCH, validation_data=CHECK, callbacks=[board])
     assert [len(list((tmp_path / part).iterdir())) for part in ("train", "validation")] == [1, 1]
