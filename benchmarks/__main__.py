@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import sys
 
-from benchmarks import csv_row, gang_rows, ingest_row, keras_rows, predict_rows, train_rows
+from benchmarks import csv_row, gang_rows, ingest_row, keras_rows, nnframes_rows, predict_rows, train_rows
 from benchmarks.machine import describe
 from benchmarks.row import ROOT, Row, Settings
 from benchmarks.runner import DisagreementError, Result, measure
@@ -45,6 +45,7 @@ def rows(settings: Settings) -> list[Row]:
         ingest_row.row(settings),
         *predict_rows.rows(settings),
         *keras_rows.predict_rows(settings),
+        *nnframes_rows.rows(settings),
     ]
 
 
@@ -70,7 +71,7 @@ def _parse(arguments: list[str]) -> tuple[list[Row], Settings, bool]:
     parser.add_argument(
         "names",
         nargs="*",
-        help="which rows, or groups of rows, to run: csv, start, gang, train, ingest, predict; all by default",
+        help="which rows, or groups of rows: csv, start, gang, train, ingest, predict, nnframes; all by default",
     )
     parser.add_argument("--rounds", type=int, default=Settings.rounds, help="timed rounds, after one to warm up")
     parser.add_argument("--quick", action="store_true", help="one round, no warm-up, on a small part of the data")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from benchmarks import ingest_row, keras_rows, learn_data, predict_rows, train_rows
+from benchmarks import ingest_row, keras_rows, learn_data, nnframes_rows, predict_rows, train_rows
 from benchmarks.__main__ import main, narrow
 from benchmarks.keras_train import has_learnt
 from benchmarks.learn_job import Job, Mlp, read_marks, shuffled
@@ -25,7 +25,8 @@ JOB = Job(folder="", kind="small", rows=100, batch_size=32, epochs=3)
 
 def learn_rows(settings):
     keras = [*keras_rows.train_rows(settings), *keras_rows.predict_rows(settings)]
-    return [*train_rows.rows(settings), ingest_row.row(settings), *predict_rows.rows(settings), *keras]
+    predict = [*predict_rows.rows(settings), *nnframes_rows.rows(settings)]
+    return [*train_rows.rows(settings), ingest_row.row(settings), *predict, *keras]
 
 
 def function_at(place):

@@ -479,7 +479,9 @@ class TestMemory:
 
         (figures,) = fit(Limited)
         assert figures["num_samples"] == rows * shards
-        with pytest.raises((MemoryError, RuntimeError), match="allocate"):  # numpy's error, or torch's: whoever asks first
+        with pytest.raises(
+            (MemoryError, RuntimeError), match="allocate"
+        ):  # numpy's error, or torch's: whoever asks first
             fit(Hoarding)
 
 

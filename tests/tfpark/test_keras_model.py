@@ -14,8 +14,8 @@ import pytest
 
 from bigdl.optim.optimizer import SGD, MaxEpoch, MaxIteration
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
+from zoo.orca.learn.records import Records
 from zoo.tfpark import KerasModel, TFDataset, TFOptimizer, TFPredictor
-from zoo.tfpark.records import Records
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 4)).astype(np.float32)

@@ -8,9 +8,9 @@ import tensorflow as tf2
 
 from bigdl.optim.optimizer import MAE
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.learn.records import Records
 from zoo.tfpark import TFDataset, TFEstimator, ZooOptimizer
 from zoo.tfpark.estimator import EstimatorSpec
-from zoo.tfpark.records import Records
 
 tf = tf2.compat.v1
 X = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)

@@ -21,9 +21,9 @@ from bigdl.optim.optimizer import (
 )
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.metrics import AUC, MAE
+from zoo.orca.learn.records import Records
 from zoo.pipeline.api.net import TFDataset, TFOptimizer, TFPredictor
 from zoo.tfpark import ZooOptimizer
-from zoo.tfpark.records import Records
 
 tf = tf2.compat.v1
 RANDOM = np.random.default_rng(0)

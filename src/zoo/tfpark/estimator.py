@@ -156,7 +156,7 @@ class TFEstimator:
     ) -> Any:
         """The predictions for every record of `input_fn("infer")`: arrays, or dicts of them where predictions is one.
 
-        It is an RDD on Spark, and `zoo.tfpark.records.Records`, which has collect(), on other engines.
+        It is an RDD on Spark, and `zoo.orca.learn.records.Records`, which has collect(), on other engines.
 
         Args:
             predict_keys: which of a dict of predictions.

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
-from zoo.orca.learn.tf.conventions import epochs_until, first_batch
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3
 from zoo.orca.learn.trigger import Trigger
+from zoo.orca.learn.until import epochs_until, first_batch
 from zoo.tfpark.model import KerasModel
 from zoo.tfpark.tf_dataset import TFDataset
 from zoo.tfpark.tf_optimizer import TFOptimizer

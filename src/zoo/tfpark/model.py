@@ -10,10 +10,10 @@ import numpy as np
 from zoo.orca.context import current_engine
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, PreconditionError
 from zoo.orca.feed.shards import Columns
+from zoo.orca.learn.records import as_records, predict_records, take_columns
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3, is_legacy_keras
 from zoo.orca.learn.trigger import EveryEpoch
-from zoo.tfpark.records import as_records, predict_records, take_columns
 from zoo.tfpark.tf_dataset import TFDataset
 from zoo.util import nest
 
@@ -113,7 +113,7 @@ class KerasModel:
         """The model's output for every record: an array (a list for several outputs) for arrays.
 
         For a TFDataset it is an RDD with an array, or a list of them, for each record on Spark, and
-        `zoo.tfpark.records.Records`, which has collect(), on other engines.
+        `zoo.orca.learn.records.Records`, which has collect(), on other engines.
 
         Args:
             x: a TFDataset, or an array, a list or a dict of them.

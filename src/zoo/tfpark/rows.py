@@ -17,8 +17,8 @@ from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import engine_of
 from zoo.orca.feed.columns import spark_column
 from zoo.orca.feed.shards import Columns
+from zoo.orca.learn.records import batches, place, place_arrays, placement_of, stack
 from zoo.orca.learn.tf2.quiet import import_tensorflow
-from zoo.tfpark.records import batches, place, place_arrays, placement_of, stack
 from zoo.util import nest
 from zoo.util.utils import convert_row_to_numpy
 

@@ -11,8 +11,8 @@ import numpy as np
 from zoo.orca.context import current_engine, engine_of_spark
 from zoo.orca.errors import ContextError, InvalidArgumentError, NotOfferedError
 from zoo.orca.learn.estimator import as_columns
+from zoo.orca.learn.records import placement_of
 from zoo.orca.learn.tf2.quiet import import_tensorflow
-from zoo.tfpark.records import placement_of
 from zoo.tfpark.rows import ArrayRows, FrameRows, RecordRows, Rows, TfDataRows, reader, tfrecord_placement
 from zoo.tfpark.tensor_meta import (
     TensorMeta,
@@ -79,7 +79,7 @@ class TFDataset:
         labels: Any = None,
         **options: Any,
     ) -> TFDataset:
-        """Records of an RDD, of XShards of a record each (`zoo.tfpark.records.Records`), or of a list.
+        """Records of an RDD, of XShards of a record each (`zoo.orca.learn.records.Records`), or of a list.
 
         Either `features` (and `labels`) say what a record holds, and records are (features, labels) or features alone;
         or `names`, `shapes` and `types` do, and records are lists of arrays, of which the first ones are used.

@@ -42,7 +42,7 @@ class TFPredictor:
     def predict(self) -> Any:
         """An array for each record, or a list of arrays for several outputs.
 
-        It is an RDD on Spark, and `zoo.tfpark.records.Records`, which has collect(), on other engines. Where the
+        It is an RDD on Spark, and `zoo.orca.learn.records.Records`, which has collect(), on other engines. Where the
         dataset has no batch, the graph is run for one record at a time.
         """
         net = TFNet.from_session(self.sess, self._inputs, self._outputs)

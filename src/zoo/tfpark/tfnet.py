@@ -13,8 +13,7 @@ from bigdl.util.common import EvaluatedResult
 from zoo.orca.data.file import filesystem_of, is_local
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, PathNotFoundError
 from zoo.orca.learn.predict.model import load_here, predict_rows
-from zoo.orca.learn.tf2.quiet import start_here
-from zoo.tfpark.records import (
+from zoo.orca.learn.records import (
     as_records,
     measure_records,
     place_arrays,
@@ -23,6 +22,7 @@ from zoo.tfpark.records import (
     predict_records,
     take_columns,
 )
+from zoo.orca.learn.tf2.quiet import start_here
 from zoo.tfpark.tf_dataset import TFDataset
 from zoo.util.frozen import FrozenGraph, OpenGraph, as_tensors, freeze, quiet
 
@@ -132,7 +132,7 @@ class TFNet:
         """The output for every record, in order.
 
         Arrays with distributed=False give an array (a list for several outputs). Everything else gives an RDD with an
-        array, or a list of arrays, for each record on Spark, and `zoo.tfpark.records.Records`, which has collect(),
+        array, or a list of arrays, for each record on Spark, and `zoo.orca.learn.records.Records`, which has collect(),
         on the other engines.
 
         Args:

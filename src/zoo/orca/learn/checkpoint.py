@@ -28,7 +28,9 @@ from zoo.orca.optional import require
 logger = logging.getLogger("zoo.orca")
 
 _STAMP = re.compile(r"\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}|\d{8}_\d{6}")
-_MODEL = re.compile(r"model\.(\d+)")
+_MODEL = re.compile(r"model(?:\.(\d+))?")
+# The number of a checkpoint that has none in its name.
+_NO_NUMBER = 0
 _ASIDE = re.compile(r"\.(?:model|optimMethod-.*)\.\d+\.[0-9a-f]{32}")
 _FIT = "fit.json"
 # What torch reads back with weights_only=True, beside its own types; of exactly these types.
@@ -64,7 +66,7 @@ class Checkpoints:
     mode: str = "min"
 
     def path(self, number: int) -> str:
-        return _join(self.folder, f"model.{number}")
+        return _file(self.folder, "model", number)
 
     def write(self, number: int, state: dict[str, Any]) -> None:
         for path, part in self._parts(number, state):
@@ -78,13 +80,13 @@ class Checkpoints:
         rest = {key: value for key, value in state.items() if key != "models"}
         # The model last: a checkpoint is there when its model is.
         return [
-            (_join(self.folder, f"optimMethod-{self.name}.{number}"), rest),
+            (_file(self.folder, f"optimMethod-{self.name}", number), rest),
             (self.path(number), {"models": state["models"]}),
         ]
 
     def files(self, number: int) -> list[str]:
         """Its files in the order in which they may be removed: without its model a checkpoint is none."""
-        return [self.path(number), _join(self.folder, f"optimMethod-{self.name}.{number}")]
+        return [self.path(number), _file(self.folder, f"optimMethod-{self.name}", number)]
 
     def begin(self, fit: Fit) -> None:
         """Say what the fit was asked to do, for a later one that is to go on with it."""
@@ -140,13 +142,29 @@ def run_folder(model_dir: str) -> str:
 
 def models_folder(run: str) -> str:
     """A new folder in which a fit of a run writes its checkpoints."""
+    return stamped_folder(_join(run, "models"))
+
+
+def stamped_folder(parent: str) -> str:
+    """A new folder below another, named by the time."""
     now = time.time()
-    fs, _ = filesystem_of(run)
+    fs, _ = filesystem_of(parent)
     while True:
-        folder = _join(run, "models", time.strftime("%Y%m%d_%H%M%S", time.localtime(now)))
+        folder = _join(parent, time.strftime("%Y%m%d_%H%M%S", time.localtime(now)))
         if not fs.exists(filesystem_of(folder)[1]):
             return folder
         now += 1
+
+
+def without_number(folder: str, name: str) -> None:
+    """Call the newest checkpoint of a folder `model` and `optimMethod-<name>`."""
+    numbers = [number for _, number, _ in _found(folder)] if is_folder(folder) else []
+    if not numbers:
+        return
+    newest = Checkpoints(folder, name)
+    fs, _ = filesystem_of(folder)
+    for old, new in zip(newest.files(max(numbers)), newest.files(_NO_NUMBER), strict=True):
+        fs.mv(filesystem_of(old)[1], filesystem_of(new)[1])
 
 
 def run_of(folder: str) -> str:
@@ -320,22 +338,23 @@ def read_checkpoint(folder: str, version: int | None = None, prefix: str | None 
     """The state in a folder of checkpoints, the newest by default."""
     parent, number = find_checkpoint(folder, version, prefix)
     name = optimizer_name(parent, number, prefix)
-    rest = {} if name is None else read_dict(_join(parent, f"optimMethod-{name}.{number}"))
-    return read_dict(_join(parent, f"model.{number}")) | rest
+    rest = {} if name is None else read_dict(_file(parent, f"optimMethod-{name}", number))
+    return read_dict(_file(parent, "model", number)) | rest
 
 
 def split_checkpoint(path: str) -> tuple[str, int] | None:
     """The folder and the number, if a path is that of a checkpoint's model."""
     folder, _, base = path.rpartition("/")
     match = _MODEL.fullmatch(base)
-    return (folder, int(match.group(1))) if match else None
+    return (folder, int(match.group(1))) if match and match.group(1) else None
 
 
 def optimizer_name(parent: str, number: int, prefix: str | None = None) -> str | None:
     """The name in `optimMethod-<name>.<number>`, the first one where there are several."""
     fs, folder = filesystem_of(parent)
-    matches = sorted(map(_base, fs.glob(f"{folder}/optimMethod-{prefix or '*'}.{number}")))
-    return matches[0].removeprefix("optimMethod-").removesuffix(f".{number}") if matches else None
+    ending = "" if number == _NO_NUMBER else f".{number}"
+    matches = sorted(map(_base, fs.glob(f"{folder}/optimMethod-{prefix or '*'}{ending}")))
+    return matches[0].removeprefix("optimMethod-").removesuffix(ending) if matches else None
 
 
 def find_fit(model_dir: str, fit: Fit) -> tuple[str, str] | None:
@@ -376,13 +395,18 @@ def _found(folder: str) -> list[tuple[tuple[str, ...], int, str]]:
         if match:
             inside = name.rpartition("/")[0].removeprefix(root.rstrip("/")).strip("/")
             parent = _join(folder, inside) if inside else folder.rstrip("/")
-            found.append((_stamps(parent), int(match.group(1)), parent))
+            if match.group(1) or _STAMP.fullmatch(_base(parent)):  # else a file of another's that is called "model"
+                found.append((_stamps(parent), int(match.group(1) or _NO_NUMBER), parent))
     return found
 
 
 def _stamps(path: str) -> tuple[str, ...]:
     """The times in a path, which order runs."""
     return tuple(part for part in path.split("/") if _STAMP.fullmatch(part))
+
+
+def _file(folder: str, stem: str, number: int) -> str:
+    return _join(folder, stem if number == _NO_NUMBER else f"{stem}.{number}")
 
 
 def _join(*parts: str) -> str:

@@ -525,6 +525,22 @@ class Estimator(BaseEstimator):
             raise InvalidArgumentError('a metric must be named, for example get_validation_summary("Top1Accuracy").')
         return read_scalar(writer.folder, tag)
 
+    def as_stage(
+        self,
+        features_col: str | Sequence[str] = "features",
+        label_col: str | Sequence[str] = "label",
+        prediction_col: str = "prediction",
+        batch_size: int | None = None,
+        epochs: int = 1,
+    ) -> Any:
+        """This estimator as a stage of Spark ML, for Pipeline, CrossValidator and ParamGridBuilder.
+
+        `stage.fit(df)` trains it, and gives a transformer that adds the column `prediction_col`.
+        """
+        from zoo.orca.learn.stage import as_stage
+
+        return as_stage(self, features_col, label_col, prediction_col, batch_size, epochs)
+
     def _engine_now(self) -> Engine:
         return self._gang.engine() or current_engine()
 

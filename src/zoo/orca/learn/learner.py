@@ -44,6 +44,9 @@ class Learner(ABC):
     def after_epoch(self, rows: int, loss: float | None, score: float | None) -> None:
         """An epoch is done, in which this rank had so many rows: agree on what steps do not agree on."""
 
+    def after_validation(self, score: float | None) -> None:  # noqa: B027 - most have nothing that follows it
+        """Validation data was measured, with this score over all ranks: the value of its first metric."""
+
     @abstractmethod
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """This rank's figures with "num_samples", and its metrics by name, to be summed over ranks by state."""

@@ -142,6 +142,47 @@ class MSE(Metric):
     pytorch = "MSE"
 
 
+class TreeNNAccuracy(Metric):
+    """The part of trees whose first node, the root, was predicted right; labels count from 1."""
+
+    bigdl = "TreeNNAccuracy"
+
+
+class HitRatio(Metric):
+    """How often the one right item is among the k that were thought best of it and `neg_num` wrong ones."""
+
+    bigdl = "HitRatio"
+
+    def __init__(self, k: int = 10, neg_num: int = 100) -> None:
+        self.k = _positive("k", k)
+        self.neg_num = _positive("neg_num", neg_num)
+
+    def _options(self, backend: str) -> dict[str, Any]:
+        return {"k": self.k, "neg_num": self.neg_num}
+
+
+class NDCG(HitRatio):
+    """HitRatio that counts a hit the more, the nearer to the top it is: log(2) / log(place + 1)."""
+
+    bigdl = "NDCG"
+
+
+class MeanAveragePrecision(Metric):
+    """The mean over classes of the average precision among the k rows thought likeliest to be of the class.
+
+    Labels count from 1. k = -1 takes all rows.
+    """
+
+    bigdl = "MeanAveragePrecision"
+
+    def __init__(self, k: int, classes: int) -> None:
+        self.k = k if k == -1 else _positive("k", k)
+        self.classes = _positive("classes", classes)
+
+    def _options(self, backend: str) -> dict[str, Any]:
+        return {"k": self.k, "classes": self.classes}
+
+
 class BinaryCrossEntropy(Metric):
     """The cross entropy of probabilities and 0/1 labels."""
 
@@ -197,3 +238,9 @@ def _as_list(metrics: Any) -> list[Metric]:
                 "Type for example: from zoo.orca.learn.metrics import Accuracy, and give Accuracy()"
             )
     return found
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgumentError(f"Expected {name} to be a whole number from 1 on, got {value!r}")
+    return value

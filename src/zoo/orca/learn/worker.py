@@ -365,6 +365,7 @@ class _Fit:
         figures = {name: value for name, value in figures.items() if not name.startswith("last_")}
         scores = [value for name, value in figures.items() if name not in ("val_loss", "num_samples")]
         self.where.score = self._score = next(iter(scores), None)
+        self.learner.after_validation(self._score)
         self._validated = figures
         named = named_for_validation(figures)
         self._figures |= named

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
+from zoo.orca.learn.optimizers.progress import keep_progress, progress_of
 from zoo.orca.learn.optimizers.schedule import Default, Scheduler
 from zoo.orca.optional import require
 
@@ -45,6 +46,28 @@ class Optimizer(ABC):
     def get_optimizer(self) -> Optimizer:
         """The optimizer that training uses: this one, which `bigdl.optim.optimizer` offers under the same name."""
         return self
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """How far training with it came: counters and state, in tensors and plain data; None before the first fit."""
+        return progress_of(self)
+
+    @progress.setter
+    def progress(self, progress: dict[str, Any] | None) -> None:
+        keep_progress(self, progress)
+
+    def save(self, path: str, overWrite: bool = False) -> None:
+        """Write it to a file, with its counters and its state."""
+        from zoo.orca.learn.optimizers import saved
+
+        saved.save(self, path, overWrite)
+
+    @staticmethod
+    def load(path: str) -> Optimizer:
+        """Read what `save` wrote: training goes on where it stood."""
+        from zoo.orca.learn.optimizers import saved
+
+        return saved.load(path, Optimizer)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())

@@ -9,7 +9,7 @@ from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import engine_of, kind_of
 from zoo.orca.learn.predict.arrays import predict_arrays
 from zoo.orca.learn.predict.model import Predictor, load_once, takes_text
-from zoo.orca.learn.predict.output import OutputType
+from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.learn.predict.ray_dataset import predict_ray_dataset
 from zoo.orca.learn.predict.sample import spark_sample
 from zoo.orca.learn.predict.shards import predict_xshards
@@ -35,19 +35,23 @@ def predict(
     sample: Any = None,
     known_shapes: Mapping[str, tuple[int, ...]] | None = None,
     squeeze: bool = False,
+    prediction_col: str = PREDICTION,
+    arrays: bool = False,
 ) -> Any:
     """The model's prediction for every row of data of any kind, as the same kind of data.
 
     Args:
         sample, known_shapes: what is known of a Spark DataFrame's features; see `spark_sample`.
+        prediction_col, arrays: what a Spark DataFrame's new column is called, and whether it holds arrays of float
+            where it would hold ML vectors.
     """
     kind = kind_of(data)
     if kind == "XShards":
         return predict_xshards(data, predictor, batch_size, feature_cols, squeeze)
     if kind == "Spark DataFrame":
         features = spark_sample(data, feature_cols, known_shapes, sample, takes_text(predictor))
-        output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze)
-        return predict_spark(data, predictor, batch_size, feature_cols, output)
+        output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze, arrays)
+        return predict_spark(data, predictor, batch_size, feature_cols, output, prediction_col)
     if kind == "Ray Dataset":
         return predict_ray_dataset(data, predictor, batch_size, feature_cols, squeeze)
     if kind in ("arrays", "pandas DataFrame"):

@@ -35,11 +35,13 @@ class OutputType:
         ranks: the dimensions of each output, the first (rows) left out.
         several: whether the model gives a list of outputs.
         squeeze: whether trailing dimensions of size 1 are taken away.
+        arrays: whether one dimension is an array of float, not an ML vector.
     """
 
     ranks: tuple[int, ...]
     several: bool = False
     squeeze: bool = False
+    arrays: bool = False
 
     def __post_init__(self) -> None:
         if self.several and max(self.ranks) > 1:
@@ -50,10 +52,13 @@ class OutputType:
             )
 
     @staticmethod
-    def probe(predict: PredictFunction, features: tuple[Any, ...], squeeze: bool = False) -> OutputType:
+    def probe(
+        predict: PredictFunction, features: tuple[Any, ...], squeeze: bool = False, arrays: bool = False
+    ) -> OutputType:
         """Decide from the prediction for a few rows."""
         result = Model(predict, squeeze)(features)
-        return OutputType(tuple(output.ndim - 1 for output in as_outputs(result)), isinstance(result, list), squeeze)
+        ranks = tuple(output.ndim - 1 for output in as_outputs(result))
+        return OutputType(ranks, isinstance(result, list), squeeze, arrays)
 
     @property
     def spark_type(self) -> Any:
@@ -62,7 +67,7 @@ class OutputType:
         linalg = require("pyspark.ml.linalg", "A Spark DataFrame")
         if self.several:
             return types.ArrayType(linalg.VectorUDT())
-        if self.ranks[0] == 1:
+        if self._is_vector:
             return linalg.VectorUDT()
         kind = types.FloatType()
         for _ in range(self.ranks[0]):
@@ -80,7 +85,11 @@ class OutputType:
             )
         if self.several:
             return _lists_of_vectors(outputs)
-        return _vectors(outputs[0]) if ranks == (1,) else nested_lists(outputs[0])
+        return _vectors(outputs[0]) if self._is_vector else nested_lists(outputs[0])
+
+    @property
+    def _is_vector(self) -> bool:
+        return self.ranks == (1,) and not self.arrays
 
 
 def nested_lists(array: np.ndarray) -> pa.Array:

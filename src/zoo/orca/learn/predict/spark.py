@@ -23,9 +23,14 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def predict_spark(
-    df: Any, predictor: Predictor, batch_size: int, feature_cols: Sequence[str], output: OutputType
+    df: Any,
+    predictor: Predictor,
+    batch_size: int,
+    feature_cols: Sequence[str],
+    output: OutputType,
+    prediction_col: str = PREDICTION,
 ) -> Any:
-    """The DataFrame with a last column `prediction`; it is computed when it is used. Streaming frames too.
+    """The DataFrame with a last column, of predictions; it is computed when it is used. Streaming frames too.
 
     Args:
         feature_cols: the columns that are forward's arguments, in order.
@@ -34,7 +39,7 @@ def predict_spark(
     text = takes_text(predictor)
     check_spark_columns(df, feature_cols, text)
     for name in df.columns:
-        if name.lower() == PREDICTION:
+        if name.lower() == prediction_col.lower():
             raise InvalidArgumentError(
                 f"the DataFrame has a column {name!r} already, where the prediction goes. "
                 f"Drop or rename it first: df.withColumnRenamed({name!r}, 'earlier')."
@@ -50,7 +55,7 @@ def predict_spark(
     shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
     function = _predicting(shipment, df.columns, feature_cols, batch_size, output, text)
     try:
-        return df.toDF(*numbers).mapInArrow(function, schema).toDF(*df.columns, PREDICTION)
+        return df.toDF(*numbers).mapInArrow(function, schema).toDF(*df.columns, prediction_col)
     except NotImplementedError as error:
         raise InvalidArgumentError(
             f"a column has a type that Arrow cannot carry: {error} Drop it, or cast it to text, before predict."

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from zoo.orca.feed.shards import Columns
 
 BACKENDS = ("bigdl", "torch_distributed", "horovod", "spark", "ray")
-SCHEDULER_STEPS = ("batch", "epoch", "manual", None)
+SCHEDULER_STEPS = ("batch", "epoch", "score", "manual", None)
 
 
 class Estimator:
@@ -90,7 +90,8 @@ class Estimator:
             training_operator_cls: what a step is; a subclass of TrainingOperator.
             initialization_hook: called on each worker before anything else.
             config: what the creators are called with; also "shuffle" and "drop_last" for data of columns.
-            scheduler_step_freq: when the scheduler steps: "batch", "epoch", "manual" (in your operator), or None.
+            scheduler_step_freq: when the scheduler steps: "batch", "epoch", "score" (after every validation, with the
+                value of the first metric: ReduceLROnPlateau), "manual" (in your operator), or None.
             use_tqdm: whether operators of your own should show bars (`self.use_tqdm`).
             workers_per_node: workers on each node of the engine.
             model_dir: where checkpoints and summaries go.
@@ -133,7 +134,7 @@ class Estimator:
             )
         if scheduler_step_freq not in SCHEDULER_STEPS:
             raise InvalidArgumentError(
-                f'scheduler_step_freq must be "batch", "epoch", "manual" or None, but is {scheduler_step_freq!r}.'
+                f'scheduler_step_freq must be "batch", "epoch", "score", "manual" or None, but is {scheduler_step_freq!r}.'
             )
         if not (isinstance(training_operator_cls, type) and issubclass(training_operator_cls, TrainingOperator)):
             raise InvalidArgumentError(
@@ -200,6 +201,9 @@ class PyTorchEstimator(SharedEstimator):
 
     def get_model(self) -> Any:
         """A copy of the model with the trained weights and buffers; a list where there are several."""
+        return self._trained_model()
+
+    def _trained_model(self) -> Any:
         recipe = self._recipe
         with torch.random.fork_rng(devices=[]):  # a creator is seeded, and the caller's own numbers go on as they were
             models = recipe.build_models() if is_creator(recipe.model) else copy.deepcopy(as_list(recipe.model))
@@ -274,13 +278,13 @@ class PyTorchEstimator(SharedEstimator):
         if recipe.operator_cls is TrainingOperator:
             recipe.optimizer = recipe.scheduler = None
             if not is_creator(recipe.model):  # with its weights, which then need not travel twice
-                recipe.model = self.get_model()
+                recipe.model = self._trained_model()
                 state.pop("models", None)
         self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, state))
         return self._predicting[1]
 
     def _check_state(self, state: dict[str, Any], path: str) -> None:
-        models = as_list(self.get_model())
+        models = as_list(self._trained_model())
         weights = state.get("models")
         if not isinstance(weights, list) or len(weights) != len(models):
             raise CheckpointError(
@@ -316,7 +320,7 @@ class PyTorchEstimator(SharedEstimator):
         """The state so far, or that of the model as it was given."""
         if self._state is not None:
             return self._state
-        models = as_list(self.get_model())
+        models = as_list(self._trained_model())
         return {
             "models": [model.state_dict() for model in models],
             "optimizers": [],

@@ -133,6 +133,8 @@ class TorchLearner(Learner):
         criterion = self.operator.criterion
         if criterion is not None:
             criterion.row_weights = None if share.weights is None else self._tensor(share.weights)
+            # Means of ranks are weighted, so that their penalties add up to one; sums are not.
+            criterion.penalty_part = share.rows / share.total if criterion.is_sum and share.total else 1.0
         return self._tensors(share.batch)
 
     def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +165,11 @@ class TorchLearner(Learner):
             )
         if self.schedule is not None:
             self.schedule.observe(loss, score)
+
+    def after_validation(self, score: float | None) -> None:
+        if self.recipe.scheduler_step_freq == "score" and score is not None:
+            for scheduler in self.schedulers:
+                scheduler.step(score)
 
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         metrics = self.recipe.build_metrics()
@@ -357,6 +364,8 @@ def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what
     with torch.random.fork_rng(devices=[]), torch.no_grad(), _evaluating(model):
         try:
             output = model(*features)
+        except BatchError:  # says what is wrong itself
+            raise
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise BatchError(
                 f"the model cannot take {what}: it was called with {', '.join(map(words, features))}, and raised "

@@ -27,6 +27,10 @@ class Criterion:
         tell: called with (loss, denominator) after each call, if set.
         is_sum: whether the loss is a sum over rows, not a mean.
         context: makes what the loss is computed in (autocast).
+        penalty_part: which part of the penalty counts here; see below.
+
+    A loss of ours may know more, as methods: `_orca_denominator(output, target)`, what its mean divides by if not the
+    rows, and `_orca_penalty()`, a tensor or None: regularization, of which the gradient counts, and not the value.
     """
 
     def __init__(self, loss: Callable[..., Tensor]):
@@ -36,6 +40,7 @@ class Criterion:
         self.tell: Callable[[Tensor, float | None], None] | None = None
         self.is_sum = getattr(loss, "reduction", "mean") == "sum"
         self.context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+        self.penalty_part = 1.0
 
     def __call__(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
         """The loss; operators of the user's own may have losses of more than two arguments."""
@@ -50,14 +55,20 @@ class Criterion:
             if "deterministic" in str(error):  # torch says itself what is missing
                 raise
             raise explain(error, output, target, getattr(self.loss, "ignore_index", None)) from error
+        loss = self._penalised(loss)
         if self.tell is not None:
             self.tell(loss, self.denominator)
         return loss
 
     def _plain(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
         loss = _need_scalar(self.loss(output, target, *more, **named))
-        self.denominator = None if self.is_sum else _denominator(self.loss, output, target)
+        self.denominator = None if self.is_sum else denominator_of(self.loss, output, target)
         return loss
+
+    def _penalised(self, loss: Tensor) -> Tensor:
+        penalty = getattr(self.loss, "_orca_penalty", None) if torch.is_grad_enabled() else None
+        amount = None if penalty is None else penalty()
+        return loss if amount is None else loss + self.penalty_part * (amount - amount.detach())
 
     def __getattr__(self, name: str) -> Any:
         """A user's operator may ask its loss for more than calls."""
@@ -158,8 +169,10 @@ def _need_scalar(loss: Any) -> Tensor:
     )
 
 
-def _denominator(loss: Any, output: Any, target: Any) -> float | None:
+def denominator_of(loss: Any, output: Any, target: Any) -> float | None:
     """Class weights and ignored labels change what torch's mean divides by."""
+    if hasattr(loss, "_orca_denominator"):
+        return loss._orca_denominator(output, target)
     if not isinstance(loss, torch.nn.CrossEntropyLoss | torch.nn.NLLLoss) or target.is_floating_point():
         return None
     counted = target[target != loss.ignore_index]

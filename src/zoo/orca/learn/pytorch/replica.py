@@ -35,7 +35,8 @@ class Replica:
         is_mean: whether losses are means over rows, so that gradients are averaged; sums are added up.
         loss: this rank's loss of the next step, or None.
         global_loss: the combined loss of the last step, if every rank set `loss`.
-        clip: None, ("norm", most) over all gradients of an optimizer, or ("value", low, high) for each element;
+        clip: None, ("norm", most) over all gradients of an optimizer, or ("value", low, high) for each element,
+            ("both", low, high, most) for one after the other;
             on combined gradients.
         scale: by what `backward` multiplies losses; then a step whose gradients are no numbers is skipped on all ranks.
         stop_on_nan: whether a combined loss that is no number is an error, before anything is changed.

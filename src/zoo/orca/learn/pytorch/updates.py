@@ -290,8 +290,14 @@ def _are_finite(tensors: list[torch.Tensor]) -> bool:
 def clip_to(
     tensors: list[torch.Tensor], clip: tuple[Any, ...] | None, over_ranks: Callable[[float], float] | None = None
 ) -> None:
-    """Clip combined gradients: ("value", low, high) each element, ("norm", most) all of them together."""
+    """Clip combined gradients: ("value", low, high) each element, ("norm", most) all of them together, or one after
+    the other: ("both", low, high, most)."""
     if clip is None:
+        return
+    if clip[0] == "both":
+        *value, most = clip[1:]
+        clip_to(tensors, ("value", *value))
+        clip_to(tensors, ("norm", most), over_ranks)
         return
     if clip[0] == "value":
         for tensor in tensors:

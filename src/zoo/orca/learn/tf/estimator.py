@@ -21,8 +21,6 @@ from zoo.orca.learn.rehearsal import Rehearsal
 from zoo.orca.learn.tf.conventions import (
     check_backend,
     check_disk_trigger,
-    epochs_until,
-    first_batch,
     is_orca,
     need_columns,
     need_records,
@@ -33,6 +31,7 @@ from zoo.orca.learn.tf.predictor import GraphPredictor
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.tf2.recipe import KerasRecipe, is_keras3, is_legacy_keras
 from zoo.orca.learn.trigger import Trigger
+from zoo.orca.learn.until import epochs_until, first_batch
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine

@@ -23,8 +23,9 @@ class UserSummaries(Summaries):
         state = TrainState(event.epoch + is_over, event.step + 1, loss=event.loss, epoch_finished=is_over)
         figures = {"Loss": event.loss, "Throughput": event.speed, "LearningRate": event.rate}
         for name in self.train.due(state):
-            if figures.get(name) is not None:
-                self.train.add_scalar(name, figures[name], event.step, event.time)
+            value = figures.get(name)
+            if value is not None:
+                self.train.add_scalar(name, value, event.step, event.time)
 
     def validated(self, event: Validated) -> None:
         renamed = {"Loss" if name == "val_loss" else name: value for name, value in event.figures.items()}

@@ -171,10 +171,11 @@ def map_with_model(
     def run(index: int, rows: Iterator[Any]) -> Iterator[Any]:
         return function(shipment.model(), iter(rows))
 
-    if records.engine.name == "spark":
+    rdd = getattr(records, "rdd", None)
+    if rdd is not None:
         # Spark itself must pickle the function, for each job anew: only then does it send the broadcast along, which
         # it also frees when no RDD needs it.
-        return placement_of(records.rdd.mapPartitionsWithIndex(run))
+        return placement_of(rdd.mapPartitionsWithIndex(run))
     result = records.map(run, changes=False)
     weakref.finalize(result, shipment.release)
     return result

@@ -1,0 +1,75 @@
+"""Optimizers in files: what they are made with and how far training came, as plain data and tensors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from zoo.orca.data.file import exists
+from zoo.orca.errors import CheckpointError, InvalidArgumentError, PathExistsError
+from zoo.orca.learn.checkpoint import read_dict, write_state
+from zoo.orca.learn.optimizers import schedule
+from zoo.orca.learn.optimizers.schedule import Scheduler
+
+_SCHEDULE = "schedule"
+# Of how far training came: which object was trained is nothing for a file.
+_OF_THIS_PROCESS = ("module",)
+
+
+def save(method: Any, path: str | os.PathLike[str], over_write: bool = False) -> None:
+    """Write an optimizer with its counters and its state."""
+    if exists(path) and not over_write:
+        raise PathExistsError(f"{path} exists already. To replace it type: save(path, overWrite=True).")
+    progress = {key: value for key, value in (method.progress or {}).items() if key not in _OF_THIS_PROCESS}
+    state = {"class": _name(type(method)), "made_with": _plain(vars(method)), "progress": progress or None}
+    write_state(path, state)
+
+
+def load(path: str | os.PathLike[str], base: type) -> Any:
+    """Read what `save` wrote: one of the classes that are below a base now, so that reading imports nothing."""
+    state = read_dict(os.fspath(path))
+    if not {"class", "made_with", "progress"} <= state.keys():
+        raise CheckpointError(f"{path} holds no optimization method. Expected what OptimMethod.save(path) wrote.")
+    known = {_name(kind): kind for kind in _below(base)}
+    kind = known.get(state["class"])
+    if kind is None:
+        raise CheckpointError(
+            f"{path} holds a {state['class']}, which is not there. Import the module that has it, then load again."
+        )
+    method: Any = object.__new__(kind)
+    vars(method).update(_made(state["made_with"]))
+    method.progress = state["progress"]
+    return method
+
+
+def _below(base: type) -> list[type]:
+    direct: list[type] = base.__subclasses__()
+    return [*direct, *(kind for each in direct for kind in _below(each))]
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _plain(value: Any) -> Any:
+    """Arguments as plain data; a schedule is its class and its own."""
+    if isinstance(value, Scheduler):
+        name = type(value).__name__
+        if getattr(schedule, name, None) is not type(value):
+            raise InvalidArgumentError(f"{name} is a schedule of your own, which cannot be written to a file.")
+        return {_SCHEDULE: name, "made_with": _plain(vars(value))}
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if _SCHEDULE not in value:
+        return {key: _made(each) for key, each in value.items()}
+    made = object.__new__(getattr(schedule, value[_SCHEDULE]))
+    vars(made).update(_made(value["made_with"]))
+    return made
