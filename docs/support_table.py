@@ -16,6 +16,9 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 
+from bigdl.nn import layer
+from bigdl.nn.catalogue import FAMILIES
+from bigdl.util import common
 from zoo.orca.data import XShards
 from zoo.orca.data.tf.data import Dataset
 from zoo.orca.errors import InvalidArgumentError
@@ -27,7 +30,12 @@ from zoo.orca.learn.tf2.quiet import import_tensorflow
 
 DOCS = Path(__file__).parent
 # Below zoo.orca.learn, and the backends that each takes.
-ESTIMATORS = {"pytorch": [name for name in BACKENDS if name != "tf2"], "tf": ["bigdl"], "tf2": KERAS_BACKENDS}
+ESTIMATORS = {
+    "pytorch": [name for name in BACKENDS if name != "tf2"],
+    "tf": ["bigdl"],
+    "tf2": KERAS_BACKENDS,
+    "bigdl": ["bigdl"],
+}
 ENGINES = {"local": "local", "spark": "Spark", "ray": "Ray"}
 MARKED = re.compile(r"(<!-- support:(\w+) -->\n).*?(<!-- /support -->)", re.DOTALL)
 
@@ -49,7 +57,18 @@ def data_table() -> str:
     return _table(["data", *ENGINES.values()], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"backends": backends_table, "data": data_table}
+def layers_table() -> str:
+    """Every layer of bigdl.nn.layer: those that hold others, and the catalogue by family."""
+    held = {row.name for rows in FAMILIES.values() for row in rows}
+    others = [name for name in layer.__all__ if name not in held and name not in common.__all__]
+    families = {
+        "Containers and graphs": others,
+        **{name: [row.name for row in rows] for name, rows in FAMILIES.items()},
+    }
+    return _table(["family", "layers"], [[family, _words(names)] for family, names in families.items()])
+
+
+TABLES: dict[str, Callable[[], str]] = {"backends": backends_table, "data": data_table, "layers": layers_table}
 
 
 def filled(text: str) -> str:

@@ -43,6 +43,25 @@ LINES = {
         "the first ten are [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]",
         "of 100 new images right: 99",
     ],
+    "bigdl_layers.py": [
+        "they are [1, 7, 4, 6, 3, 1, 3, 9, 1, 7]",
+        "the same from a file: True",
+        "weights of the last layer: (10, 32)",
+    ],
+    "images_from_a_folder.py": [
+        "classes: {'bars': 1, 'discs': 2, 'stripes': 3}",
+        "held out: 1.00 of 60 images right",
+        "test/discs/000.png is one of the discs",
+    ],
+    "nnframes_torch_classifier.py": [
+        "After training:",
+        "|features |label|prediction|",
+    ],
+    "nnframes_pipeline.py": [
+        "the better learning rate of two: 0.02",
+        "columns: length, width, label, features, scaled, prediction",
+        "more than nine of ten flowers right: True",
+    ],
     "dataloader_script.py": [
         "the same weights, to float tolerance: True",
     ],
@@ -61,20 +80,24 @@ LINES = {
         "rank 1 raised at step 3: row 17 has no label",
     ],
 }
-# One is about Spark alone. The others run anywhere; engines take long to start, so some of them share the clusters out.
+# Some are about Spark alone. The others run anywhere; engines take long to start, so some of them share the clusters out.
 ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
     "keras_recommender_on_spark.py": ("spark",),
+    "nnframes_torch_classifier.py": ("spark",),
+    "nnframes_pipeline.py": ("spark",),
     "keras_on_arrays.py": ("local",),
     "tf1_graph.py": ("local", "spark"),
     "tfpark_lenet.py": ("local", "ray"),
+    "bigdl_layers.py": ("local", "spark"),
+    "images_from_a_folder.py": ("local", "ray"),
     "custom_operator.py": ("local", "ray"),
     "dataloader_script.py": ("local", "spark"),
     "digits_on_arrays.py": ("local", "ray"),
     "gang.py": ("local", "spark"),
 }
 # The demo names its engine; what these say is the same to the letter.
-SAME_EVERYWHERE = [name for name in LINES if name != "demo.py" and not name.endswith("recommender_on_spark.py")]
+SAME_EVERYWHERE = [name for name in LINES if name != "demo.py" and ENGINES_OF.get(name) != ("spark",)]
 
 
 def pytest_generate_tests(metafunc):

@@ -20,6 +20,7 @@ LIBRARY_VARIABLES = {
     "HDF5_PLUGIN_PATH",
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
+    "LD_LIBRARY_PATH",  # by OpenCV, which Keras imports where it is installed
     "RAY_CLIENT_MODE",
     "TORCHINDUCTOR_CACHE_DIR",
     "TF2_BEHAVIOR",

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf2
 
 from zoo.common import Sample
+from zoo.feature.common import FeatureSet
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.learn.records import Records
 from zoo.pipeline.api.net import TFDataset
@@ -170,6 +171,8 @@ def test_samples_of_sets(engine):
     ):
         np.testing.assert_array_equal([x for x, _ in rows(dataset)], X)
         assert dataset.label_tensors.dtype == tf.int32
+    features = FeatureSet.sample_rdd(samples)
+    np.testing.assert_array_equal([x for x, _ in rows(TFDataset.from_feature_set(features, **pairs, batch_size=8))], X)
     with pytest.raises(NotOfferedError, match="A str cannot be read here"):
         TFDataset.from_image_set("images", (tf.float32, [3]))
     with pytest.raises(ValueError, match="from_feature_set is for training"):

@@ -8,11 +8,15 @@ MaxEpoch(5)
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
+from bigdl.optim.regularizer import L1L2Regularizer, L1Regularizer, L2Regularizer
+from bigdl.optim.training import BaseOptimizer, DistriOptimizer, LocalOptimizer, Optimizer
+from bigdl.transform.vision import image
 from bigdl.util import common
 from bigdl.util.common import DOUBLEMAX
-from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.errors import NotOfferedError
 from zoo.orca.learn import metrics, optimizers
 from zoo.orca.learn.optimizers.schedule import (
     Default,
@@ -44,18 +48,29 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Adamax",
+    "BaseOptimizer",
     "Default",
+    "DistriOptimizer",
     "EveryEpoch",
     "Exponential",
     "Ftrl",
+    "HitRatio",
+    "L1L2Regularizer",
+    "L1Regularizer",
+    "L2Regularizer",
     "LBFGS",
+    "LocalOptimizer",
     "Loss",
     "MaxEpoch",
     "MaxIteration",
     "MaxScore",
+    "MeanAveragePrecision",
+    "MeanAveragePrecisionObjectDetection",
     "MinLoss",
     "MultiStep",
+    "NDCG",
     "OptimMethod",
+    "Optimizer",
     "ParallelAdam",
     "Plateau",
     "Poly",
@@ -66,12 +81,14 @@ __all__ = [
     "Top1Accuracy",
     "Top5Accuracy",
     "TrainSummary",
+    "TreeNNAccuracy",
     "TriggerAnd",
     "TriggerOr",
     "ValidationMethod",
     "ValidationSummary",
     "Warmup",
     *common.__all__,
+    *image.__all__,
 ]
 
 
@@ -79,6 +96,10 @@ def __getattr__(name: str) -> Any:
     # Existing code counts on the star import for these; they are loaded when first asked for.
     if name in common.__all__:
         return getattr(common, name)
+    if name in image.__all__:
+        return getattr(image, name)
+    if name == "ActivityRegularization":  # which is a layer, so it needs torch
+        return importlib.import_module("bigdl.nn.layer").ActivityRegularization
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -94,7 +115,10 @@ RMSprop = optimizers.RMSprop
 
 ValidationMethod = metrics.Metric
 MAE = metrics.MAE
-Top5Accuracy = metrics.Top5Accuracy
+TreeNNAccuracy = metrics.TreeNNAccuracy
+HitRatio = metrics.HitRatio
+NDCG = metrics.NDCG
+MeanAveragePrecision = metrics.MeanAveragePrecision
 
 
 class SGD(optimizers.SGD):
@@ -136,10 +160,20 @@ class Top1Accuracy(metrics.Accuracy):
         super().__init__(zero_based_label=False)
 
 
-class Loss(metrics.Metric):
-    """The mean over rows of a loss function of (output, target), which gives the mean of a batch.
+class Top5Accuracy(metrics.Top5Accuracy):
+    """The part of rows whose class is among the five that were thought most likely; labels count from 1."""
 
-    TFOptimizer takes it without one: it measures the loss of its graph anyway.
+    def __init__(self, bigdl_type: str = "float") -> None:
+        pass
+
+    def _options(self, backend: str) -> dict[str, Any]:
+        return {"zero_based_label": False} if backend == "bigdl" else {}
+
+
+class Loss(metrics.Metric):
+    """The mean over rows of a criterion, a torch loss or a function of (output, target), which gives a batch's mean.
+
+    Without one it is ClassNLLCriterion; TFOptimizer measures the loss of its graph.
     """
 
     bigdl = "Loss"
@@ -149,5 +183,21 @@ class Loss(metrics.Metric):
 
     def _options(self, backend: str) -> dict[str, Any]:
         if self.cri is None:
-            raise InvalidArgumentError("Expected a loss to measure: Loss(cri=...), a function of (output, target)")
-        return {"criterion": self.cri}
+            self.cri = importlib.import_module("bigdl.nn.criterion").ClassNLLCriterion()
+        if not hasattr(self.cri, "module") and not hasattr(self.cri, "register_buffer"):
+            return {"criterion": self.cri}
+        from torch.nn import Identity
+
+        from zoo.orca.learn.bigdl.sized import Network, SizedLoss
+        from zoo.orca.learn.bigdl.training import function_of
+
+        return {"criterion": SizedLoss(function_of(self.cri), Network(Identity()))}
+
+
+class MeanAveragePrecisionObjectDetection:
+    """The mean average precision of boxes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise NotOfferedError(
+            "Boxes are not measured here. Predict them, and give them to torchmetrics.detection.MeanAveragePrecision."
+        )

@@ -156,7 +156,8 @@ class TFEstimator:
     ) -> Any:
         """The predictions for every record of `input_fn("infer")`: arrays, or dicts of them where predictions is one.
 
-        It is an RDD on Spark, and `zoo.orca.learn.records.Records`, which has collect(), on other engines.
+        It is an RDD on Spark, and `zoo.orca.learn.records.Records`, which has collect(), on other engines; for images
+        of an ImageSet it is an ImageSet, for `get_predict()`.
 
         Args:
             predict_keys: which of a dict of predictions.
@@ -169,7 +170,11 @@ class TFEstimator:
                     return TFPredictor(sess, spec.predictions, dataset=dataset).predict()
                 keys = _chosen(spec.predictions, predict_keys)
                 found = TFPredictor(sess, [spec.predictions[key] for key in keys], dataset=dataset).predict()
-        return found.map(lambda record: dict(zip(keys, record if len(keys) > 1 else [record], strict=True)))
+
+        def named(record: Any) -> dict[str, Any]:
+            return dict(zip(keys, record if len(keys) > 1 else [record], strict=True))
+
+        return found.map(named) if dataset.image_set is None else found.map_predict(named)
 
     @contextlib.contextmanager
     def _built(self, mode: str, input_fn: Callable[[str], TFDataset]) -> Iterator[tuple[TFDataset, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from zoo.orca.context import current_engine
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError, PreconditionError
 from zoo.orca.feed.shards import Columns
-from zoo.orca.learn.records import as_records, predict_records, take_columns
+from zoo.orca.learn.records import predict_records, take_columns
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3, is_legacy_keras
 from zoo.orca.learn.trigger import EveryEpoch
@@ -113,7 +113,7 @@ class KerasModel:
         """The model's output for every record: an array (a list for several outputs) for arrays.
 
         For a TFDataset it is an RDD with an array, or a list of them, for each record on Spark, and
-        `zoo.orca.learn.records.Records`, which has collect(), on other engines.
+        `zoo.orca.learn.records.Records`, which has collect(), on other engines; for one of an ImageSet, an ImageSet.
 
         Args:
             x: a TFDataset, or an array, a list or a dict of them.
@@ -129,9 +129,8 @@ class KerasModel:
     def predict_records(self, dataset: TFDataset, size: int) -> Any:
         """As `predict` of a TFDataset, so many records at a time."""
         records = take_columns(dataset.rows.records(), self.columns(dataset, with_labels=False)[0])
-        return as_records(
-            predict_records(records, self._estimator_now()._predictor(), size, dataset.hard_code_batch_size)
-        )
+        predictor = self._estimator_now()._predictor()
+        return dataset.predicted(predict_records(records, predictor, size, dataset.hard_code_batch_size))
 
     def get_weights(self) -> list[np.ndarray]:
         """The model's weights."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from zoo.orca.context import current_engine, engine_of_spark
+from zoo.orca.engine.base import Placement
 from zoo.orca.errors import ContextError, InvalidArgumentError, NotOfferedError
 from zoo.orca.learn.estimator import as_columns
-from zoo.orca.learn.records import placement_of
+from zoo.orca.learn.records import as_records, placement_of
 from zoo.orca.learn.tf2.quiet import import_tensorflow
 from zoo.tfpark.rows import ArrayRows, FrameRows, RecordRows, Rows, TfDataRows, reader, tfrecord_placement
 from zoo.tfpark.tensor_meta import (
@@ -257,9 +258,14 @@ class TFDataset:
         validation_image_set: Any = None,
         **options: Any,
     ) -> TFDataset:
-        """Samples of an image set; image and label are (dtype, shape)."""
+        """Samples of an image set (ImageSetToSample makes them); image and label are (dtype, shape).
+
+        Predictions for an ImageSet come as an ImageSet, for `get_predict()`.
+        """
         sets = (image_set, validation_image_set)
-        return _of_samples(sets, image, label, (batch_size, batch_per_thread, hard_code_batch_size), options)
+        made = _of_samples(sets, image, label, (batch_size, batch_per_thread, hard_code_batch_size), options)
+        made.image_set = image_set if hasattr(image_set, "with_predictions") else None
+        return made
 
     @staticmethod
     def from_feature_set(
@@ -292,6 +298,13 @@ class TFDataset:
         """Samples of a text set; text and label are (dtype, shape)."""
         sets = (text_set, validation_text_set)
         return _of_samples(sets, text, label, (batch_size, batch_per_thread, hard_code_batch_size), options)
+
+    #: The ImageSet that the records come from, where they do.
+    image_set: Any = None
+
+    def predicted(self, predictions: Placement) -> Any:
+        """What users are given for the records' predictions: an ImageSet where these come from one, else an RDD."""
+        return as_records(predictions) if self.image_set is None else self.image_set.with_predictions(predictions)
 
     #: Whether workers are given files of a tf.data.Dataset instead of records.
     auto_shard_files = False
@@ -459,7 +472,7 @@ def _of_texts(placement: Any, validation: Any, batch: tuple[int, int, bool], opt
 def _of_samples(
     sets: tuple[Any, Any], features: Any, labels: Any, batch: tuple[int, int, bool], options: dict[str, Any]
 ) -> TFDataset:
-    """Samples out of an RDD, XShards or list of them, or out of something that has such an RDD as `rdd`."""
+    """Samples out of an RDD, XShards or list of them, an ImageSet, a FeatureSet, or what has such an RDD as `rdd`."""
     structure = described_metas(features, labels)
     read = reader(nest.flatten(structure), _arrays_of_sample)
     rows, validation = (None if each is None else RecordRows(_samples(each), read) for each in sets)
@@ -467,6 +480,8 @@ def _of_samples(
 
 
 def _samples(given: Any) -> Any:
+    if callable(getattr(given, "samples", None)):
+        return given.samples()
     records = getattr(given, "rdd", given)
     try:
         return placement_of(records)

@@ -131,17 +131,19 @@ class TFNet:
     def predict(self, x: Any, batch_per_thread: int = 1, distributed: bool = True, mini_batch: bool = False) -> Any:
         """The output for every record, in order.
 
-        Arrays with distributed=False give an array (a list for several outputs). Everything else gives an RDD with an
-        array, or a list of arrays, for each record on Spark, and `zoo.orca.learn.records.Records`, which has collect(),
-        on the other engines.
+        Arrays with distributed=False give an array (a list for several outputs), and an ImageSet an ImageSet, for
+        `get_predict()`. Everything else gives an RDD with an array, or a list of arrays, for each record on Spark, and
+        `zoo.orca.learn.records.Records`, which has collect(), on the other engines.
 
         Args:
-            x: an array or a list of arrays; an RDD (or XShards, or list) of Sample; a TFDataset.
+            x: an array or a list of arrays; an RDD (or XShards, or list) of Sample; a TFDataset; an ImageSet.
             batch_per_thread: records of a run of the graph; a TFDataset has its own.
             mini_batch: whether each record of x is a whole batch already.
         """
         if isinstance(x, TFDataset):
             return self.predict_dataset(x)
+        if hasattr(x, "predict_with"):
+            return x.predict_with(self._predictor, batch_per_thread)
         if hasattr(x, "get_image"):
             raise NotOfferedError(
                 f"A {type(x).__name__} cannot be predicted here. Give its samples: an RDD of zoo.common.Sample."
@@ -198,7 +200,7 @@ class TFNet:
             )
         records = take_columns(dataset.rows.records(), chosen)
         whole = dataset.has_batch and dataset.hard_code_batch_size
-        return as_records(predict_records(records, self._predictor, dataset.batch_per_thread, whole))
+        return dataset.predicted(predict_records(records, self._predictor, dataset.batch_per_thread, whole))
 
     def _open(self) -> OpenGraph:
         if self._opened is None:

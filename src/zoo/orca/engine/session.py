@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
@@ -55,6 +56,7 @@ class _Session:
     traces: Traces
     gateway: Any = None
     scratch: tuple[Path, ...] = field(default_factory=tuple)
+    owner: int = field(default_factory=os.getpid)
 
     def close(self) -> None:
         if self.gateway is not None:
@@ -105,6 +107,15 @@ def stop_spark() -> None:
             _stop_context(context)
         if session is not None:
             session.close()
+
+
+def _stop_at_exit() -> None:
+    if _session is not None and _session.owner == os.getpid():  # a forked child must not stop its parent's Spark
+        stop_spark()
+
+
+# Registered first, it is called last, when all that runs on Spark is closed: for scripts that never stop it.
+atexit.register(_stop_at_exit)
 
 
 def shut_gateway(gateway: Any) -> None:

@@ -233,7 +233,7 @@ class TestBadInput:
         data = shards(engine, rows)
         est = Estimator.from_bigdl(model=layers(), loss=ClassNLLCriterion(), optimizer=SGD(0.1))
         with pytest.raises(ValueError, match="Data should be XShards or Spark DataFrame"):
-            est.fit(iter([1]), 1)
+            est.fit(lambda config: None, 1)
         with pytest.raises(PreconditionError, match="validation_data needs metrics"):
             est.fit(data, 1, validation_data=data)
         with pytest.raises(PreconditionError, match="evaluate needs metrics"):

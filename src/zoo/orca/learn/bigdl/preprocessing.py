@@ -81,9 +81,11 @@ def _rows(transform: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _arrays(made: Any) -> Sequence[np.ndarray]:
-    """What a transform gave, as float arrays."""
-    several = made if isinstance(made, list | tuple) else [made]
-    return [np.asarray(each, np.float32) for each in several]
+    """What a transform gave, as float arrays: an array, a list of them, a Sample, or (features, None)."""
+    several = getattr(made, "features", made)
+    several = several if isinstance(several, list | tuple) else [several]
+    given = [each.to_ndarray() if hasattr(each, "to_ndarray") else each for each in several if each is not None]
+    return [np.asarray(each, np.float32) for each in given]
 
 
 def _plain(value: Any) -> Any:

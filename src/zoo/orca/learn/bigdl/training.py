@@ -194,6 +194,10 @@ class LayerEstimator(PyTorchSparkEstimator):
     def _trained_model(self) -> Network:
         return copy.deepcopy(self._network)
 
+    def set_criterion(self, criterion: Any) -> None:
+        """Train with another criterion from now on."""
+        self._recipe.loss = SizedLoss(function_of(criterion), self._network)
+
     def set_clip(self, constant: tuple[float, float] | None = None, l2: float | None = None) -> None:
         """Clip the gradient over all workers: each element to a range, then all of it to a norm; or neither."""
         self.clear_gradient_clipping()

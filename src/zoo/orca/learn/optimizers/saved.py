@@ -70,6 +70,6 @@ def _made(value: Any) -> Any:
         return value
     if _SCHEDULE not in value:
         return {key: _made(each) for key, each in value.items()}
-    made = object.__new__(getattr(schedule, value[_SCHEDULE]))
+    made: Any = object.__new__(getattr(schedule, value[_SCHEDULE]))
     vars(made).update(_made(value["made_with"]))
     return made

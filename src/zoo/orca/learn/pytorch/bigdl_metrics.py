@@ -79,8 +79,12 @@ class Top5Accuracy(BigDLMetric):
 
     bigdl_name = "Top5Accuracy"
 
+    def __init__(self, zero_based_label: bool = True) -> None:
+        super().__init__()
+        self.zero_based_label = zero_based_label
+
     def _measure(self, preds: Tensor, targets: Tensor) -> Tensor:
-        best = preds.topk(min(5, preds.shape[-1]), dim=-1).indices
+        best = preds.topk(min(5, preds.shape[-1]), dim=-1).indices + (0 if self.zero_based_label else 1)
         labels = flat_like(best[..., 0], targets)
         return mean_of((best == labels.unsqueeze(-1)).any(dim=-1))
 

@@ -1,0 +1,1 @@
+"""Data to train on: a helper to fetch files, and `DataSet`."""

@@ -1,0 +1,1 @@
+"""BigDL's layers, criterions and initialization methods, over torch."""

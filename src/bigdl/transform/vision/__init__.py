@@ -1,0 +1,1 @@
+"""Images; everything is imported from `bigdl.transform.vision.image`."""

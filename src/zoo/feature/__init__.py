@@ -1,0 +1,1 @@
+"""Features of the older interface: preprocessings, feature sets and image sets."""

@@ -1,0 +1,1 @@
+"""Models of the older interface: what configures them."""

@@ -1,0 +1,1 @@
+"""What image models have in common."""
