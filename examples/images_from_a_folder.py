@@ -101,7 +101,7 @@ def example(context: Any) -> None:
         write_images(Path(folder) / "test", 20, seed=2)
         train = read_images(Path(folder) / "train", context, augment=True)
         test = read_images(Path(folder) / "test", context, augment=False)
-        print("classes:", train.label_map)
+        print("classes:", ", ".join(f"{number} {name}" for name, number in train.label_map.items()))
 
         model = network()
         estimator = Estimator(model, Adam(0.01))

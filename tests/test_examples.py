@@ -49,7 +49,7 @@ LINES = {
         "weights of the last layer: (10, 32)",
     ],
     "images_from_a_folder.py": [
-        "classes: {'bars': 1, 'discs': 2, 'stripes': 3}",
+        "classes: 1 bars, 2 discs, 3 stripes",
         "held out: 1.00 of 60 images right",
         "test/discs/000.png is one of the discs",
     ],

@@ -144,7 +144,8 @@ def test_feature_sets_of_loaders(engine):
         (left, right), labels = batches[1]
         assert (left[1].tolist(), right[1].tolist(), labels.tolist()) == ([3, 3], [3], [2, 3])
     assert len(next(iter(loader))) == 3  # the user's own is left as it was
-    assert FeatureSet.pytorch_dataloader(loader).estimator_data()[0] is loader
+    with pytest.raises(InvalidArgumentError, match=r"a dict, has no part _data\[0\]"):
+        list(FeatureSet.pytorch_dataloader(loader).estimator_data()[0])
     assert FeatureSet.tf_dataset(lambda: "rows", 3).estimator_data()[0]({}, 1) == "rows"
     with pytest.raises(InvalidArgumentError, match="must name parts of a batch"):
         FeatureSet.pytorch_dataloader(loader, "__import__('os')")

@@ -46,13 +46,13 @@ def shards_of(records: Placement) -> XShards:
 
 
 def _shards(index: int, records: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    rows = map(_arrays, records)
-    first = next(rows, None)
+    arrays = map(_arrays, records)
+    first = next(arrays, None)
     if first is None:
         return
     size = sum(array.nbytes for side in first for array in side)
     count = max(1, min(SHARD_ROWS, SHARD_BYTES // max(1, size)))
-    rows = itertools.chain([first], rows)
+    rows = itertools.chain([first], arrays)
     while chunk := list(itertools.islice(rows, count)):
         features, labels = (_stacked([row[side] for row in chunk]) for side in range(2))
         yield {"x": features} if labels is None else {"x": features, "y": labels}

@@ -133,6 +133,7 @@ class FeatureSet:
 
     def transform(self, transformer: Any) -> FeatureSet:
         """A new FeatureSet of what a Preprocessing, or a transformer of images, makes of each record."""
+        function: Callable[[Any], Any]
         if isinstance(transformer, Preprocessing):
             function = transformer.transform
         elif isinstance(transformer, FeatureTransformer):
@@ -157,7 +158,8 @@ class FeatureSet:
 
     def estimator_data(self) -> tuple[Any, Columns]:
         """What an estimator takes, and its columns."""
-        return (shards_of(self._records) if self._loader is None else self._loader), Columns()
+        data = self._loader if self._records is None else shards_of(self._records)
+        return data, Columns()
 
     def _need_records(self, what: str) -> Placement:
         if self._records is None:

@@ -68,11 +68,8 @@ class LoaderCreator:
 
 def chosen_loader(loader: Any, features: str, labels: str) -> Any:
     """A loader whose batches are (features, labels) as the expressions say."""
-    paths = parse(features, "features"), parse(labels, "labels")
-    if (features, labels) == (FEATURES, LABELS):
-        return loader
     changed = copy.copy(loader)
-    changed.collate_fn = Chosen(loader.collate_fn, *paths)
+    changed.collate_fn = Chosen(loader.collate_fn, parse(features, "features"), parse(labels, "labels"))
     return changed
 
 
@@ -80,7 +77,17 @@ def _take(batch: Any, paths: list[Path]) -> Any:
     parts = []
     for path in paths:
         part = batch
-        for kind, key in path:
-            part = part[key] if kind == "item" else getattr(part, key)
+        try:
+            for kind, key in path:
+                part = part[key] if kind == "item" else getattr(part, key)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise InvalidArgumentError(
+                f"A batch of the loader, a {type(batch).__name__}, has no part {_shown(path)}. Say in features= and "
+                'labels= which parts of a batch are which, such as "_data[0]".'
+            ) from error
         parts.append(part)
     return parts[0] if len(parts) == 1 else parts
+
+
+def _shown(path: Path) -> str:
+    return "_data" + "".join(f"[{key!r}]" if kind == "item" else f".{key}" for kind, key in path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class RandomResize(RandomMatTransformer):
 class Crop(FeatureTransformer):
     """The part of an image in a window; the window is kept under 'boundingBox', for boxes of regions."""
 
-    def crop(self, feature: ImageFeature, window: Sequence[float], is_clip: bool) -> ImageFeature:
+    def crop(self, feature: ImageFeature, window: Iterable[float], is_clip: bool) -> ImageFeature:
         """Cut the window (left, top, right, bottom, in pixels) out of a feature."""
         mat = feature.mat()
         left, top, right, bottom = (round(float(edge)) for edge in window)

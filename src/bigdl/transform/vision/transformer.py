@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, dataclass_transform
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from bigdl.transform.vision.feature import ImageFeature
 from zoo.orca.errors import InvalidArgumentError
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
 @dataclass(eq=False)
 class FeatureTransformer:
     """A step on the way of an image to a model; call it with an ImageFeature, an image frame or an image set.
