@@ -80,7 +80,7 @@ LINES = {
         "rank 1 raised at step 3: row 17 has no label",
     ],
 }
-# Some are about Spark alone. The others run anywhere; engines take long to start, so some of them share the clusters out.
+# Some are about Spark alone. The others run anywhere; engines take long to start, so some share the clusters out.
 ENGINES_OF = {
     "recommender_on_spark.py": ("spark",),
     "keras_recommender_on_spark.py": ("spark",),
@@ -96,8 +96,29 @@ ENGINES_OF = {
     "digits_on_arrays.py": ("local", "ray"),
     "gang.py": ("local", "spark"),
 }
+# A document's own, which seeds nothing: its first weights are random, and those of most seeds learn in its ten steps.
+START = {
+    "nnframes_torch_classifier.py": [
+        "-c",
+        "import runpy, torch; torch.manual_seed(0); "
+        f"runpy.run_path({str(EXAMPLES / 'nnframes_torch_classifier.py')!r}, run_name='__main__')",
+    ]
+}
 # The demo names its engine; what these say is the same to the letter.
 SAME_EVERYWHERE = [name for name in LINES if name != "demo.py" and ENGINES_OF.get(name) != ("spark",)]
+
+
+CLASSIFIED = """After training:\x20
++---------+-----+----------+
+|features |label|prediction|
++---------+-----+----------+
+|[2.0,1.0]|1.0  |1.0       |
+|[1.0,2.0]|0.0  |0.0       |
+|[2.0,1.0]|1.0  |1.0       |
+|[1.0,2.0]|0.0  |0.0       |
++---------+-----+----------+
+
+"""
 
 
 def pytest_generate_tests(metafunc):
@@ -124,7 +145,7 @@ def run(example: str, engine: str) -> Run:
     """Run an example in a folder of its own, with no terminal."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [sys.executable, EXAMPLES / example, "--engine", engine],
+            [sys.executable, *START.get(example, [EXAMPLES / example]), "--engine", engine],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -159,6 +180,11 @@ def test_example_says_the_same_on_every_engine(engine_name):
 def test_recommenders_come_close_to_held_out_ratings(engine_name, name):
     *_, last = re.findall(r"off by (\d\.\d+) on held-out rows", run(name, engine_name).stdout)
     assert float(last) < 0.25
+
+
+@pytest.mark.engines("spark")
+def test_the_classifier_of_the_documents_prints_their_table(engine_name):
+    assert run("nnframes_torch_classifier.py", engine_name).stdout == CLASSIFIED
 
 
 @pytest.mark.engines("local", "ray")

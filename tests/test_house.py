@@ -15,13 +15,15 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 
 FRAMEWORKS = ["pyspark", "py4j", "ray", "torch", "tensorflow", "keras", "tf_keras", "mxnet", "openvino",
-              "mlflow", "matplotlib"]  # fmt: skip
+              "mlflow", "matplotlib", "cv2"]  # fmt: skip
 MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca.data.image", "zoo.common.nncontext",
            "zoo.ray", "bigdl.util.common", "zoo.orca.feed", "zoo.orca.learn.metrics", "zoo.orca.learn.trigger",
            "zoo.orca.learn.optimizers", "zoo.orca.learn.summary", "zoo.orca.learn.sync", "zoo.orca.learn.predict",
            "zoo.orca.learn.utils", "zoo.orca.learn.estimator", "zoo.orca.learn.pytorch",
            "zoo.orca.learn.tf2", "zoo.orca.learn.tf.estimator", "zoo.tfpark", "zoo.pipeline.api.net", "zoo.util.tf",
-           "zoo.util.triggers", "bigdl.optim.optimizer"]  # fmt: skip
+           "zoo.util.triggers", "bigdl.optim.optimizer", "bigdl.transform.vision.image", "bigdl.dataset.dataset",
+           "zoo.feature.common", "zoo.feature.image", "zoo.orca.learn.bigdl", "zoo.pipeline.estimator",
+           "zoo.pipeline.inference"]  # fmt: skip
 
 # Imports a module, and says what that changed.
 LOOK = """

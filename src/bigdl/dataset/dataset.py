@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bigdl.dataset.records import as_sample, shards_of
+from bigdl.dataset.records import as_samples
 from bigdl.transform.vision.frame import ImageFrame
 from zoo.orca.engine.base import Placement
-from zoo.orca.errors import NotOfferedError
+from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.feed.shards import Columns
+from zoo.orca.learn.bigdl.samples import sample_data
+from zoo.orca.learn.records import as_records
 
 
 class DataSet:
@@ -17,29 +19,33 @@ class DataSet:
     Example: ``DataSet.image_frame(ImageFrame.read(folder)).transform(Pipeline([...]))``
     """
 
-    def __init__(self, records: Placement, frame: ImageFrame | None = None):
+    def __init__(self, records: Placement | ImageFrame):
         self._records = records
-        self._frame = frame
 
     @classmethod
     def image_frame(cls, image_frame: ImageFrame, bigdl_type: str = "float") -> DataSet:
         """The images of a frame."""
-        return cls(image_frame.placement(), image_frame)
+        if not isinstance(image_frame, ImageFrame):
+            raise InvalidArgumentError(
+                f"image_frame must be an ImageFrame, such as ImageFrame.read(path), but is a "
+                f"{type(image_frame).__name__}. An ImageSet gives one: to_image_frame()."
+            )
+        return cls(image_frame)
 
     def transform(self, transformer: Any) -> DataSet:
         """A new DataSet of transformed images."""
-        return DataSet.image_frame(self.get_image_frame().transform(transformer))
+        return DataSet(self.get_image_frame().transform(transformer))
 
     def get_image_frame(self) -> ImageFrame:
         """The images as a frame."""
-        if self._frame is None:
+        if not isinstance(self._records, ImageFrame):
             raise NotOfferedError("This DataSet holds no images, so there is no frame of them.")
-        return self._frame
+        return self._records
 
     def samples(self) -> Placement:
         """The records as Samples, where they lie."""
-        return self._records.map(lambda index, records: map(as_sample, records), changes=False)
+        return as_samples(self._records.placement() if isinstance(self._records, ImageFrame) else self._records)
 
     def estimator_data(self) -> tuple[Any, Columns]:
         """What an estimator takes, and its columns."""
-        return shards_of(self._records), Columns()
+        return sample_data(as_records(self.samples()))

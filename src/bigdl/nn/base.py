@@ -125,9 +125,8 @@ class Layer:
             return call(self.module, inputs)
         except OrcaError:
             raise
-        except (RuntimeError, ValueError, IndexError) as error:
-            shapes = map_table(lambda tensor: tuple(tensor.shape), inputs)
-            raise BatchError(f"{self.name()} cannot take an input of shape {shapes}: {error}") from error
+        except prediction.REFUSALS as error:
+            raise BatchError(prediction.refused(self.name(), inputs, error)) from error
 
     def backward(self, input: Any, grad_output: Any) -> Any:
         """The input's gradient; the weights' gradients are added to those that are there already.
@@ -197,7 +196,8 @@ class Layer:
 
     def predict_local(self, X: Any, batch_size: int = -1) -> Any:
         """What the layer gives for an array whose first dimension counts records."""
-        return prediction.predict_arrays(self.module, X, batch_size)
+        with prediction.out_of_training(self.module):
+            return prediction.predict_arrays(self._run, X, batch_size)
 
     def predict_class_local(self, X: Any, batch_size: int = -1) -> Any:
         """`predict_class` of arrays."""
@@ -338,6 +338,14 @@ class Layer:
         from bigdl.nn import saving
 
         saving.save(self, modelPath, weightPath, over_write)
+
+    def checkpoint_form(self) -> dict[str, Any]:
+        """What checkpoints say of the layer, for `Model.load` to read them; nothing where that would take a pickle."""
+        from bigdl.nn import saving
+
+        pen = saving.Pen()
+        form = saving.described(self, pen)
+        return {} if pen.pickles else form
 
     def quantize(self) -> Layer:
         """A copy whose linear layers count in 8-bit integers; it predicts, and learns no more."""

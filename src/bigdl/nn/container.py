@@ -22,6 +22,12 @@ class ContainerPart(Part):
     def held(self) -> list[nn.Module]:
         return [module for module in self._modules.values() if module is not None]
 
+    def only(self) -> nn.Module:
+        """The one module of a container that holds one."""
+        for module in self.held():
+            return module
+        raise InvalidArgumentError(f"{self.layer_name} holds no layer yet: give it one with add(layer)")
+
 
 class SequentialPart(ContainerPart):
     def forward(self, x: Any) -> Any:
@@ -55,7 +61,7 @@ class ParallelTablePart(ContainerPart):
 
 class MapTablePart(ContainerPart):
     def forward(self, x: Table) -> Table:
-        (module,) = self.held()
+        module = self.only()
         return [call(module, each) for each in x]
 
 
@@ -66,7 +72,7 @@ class BottlePart(ContainerPart):
         self.n_output_dim = n_output_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        (module,) = self.held()
+        module = self.only()
         leading = x.shape[: x.dim() - self.n_input_dim + 1]
         output = call(module, x.reshape(-1, *x.shape[len(leading) :]))
         return output.reshape(*leading, *output.shape[output.dim() - self.n_output_dim + 1 :])
@@ -74,14 +80,14 @@ class BottlePart(ContainerPart):
 
 class TimeDistributedPart(ContainerPart):
     def forward(self, x: Tensor) -> Tensor:
-        (module,) = self.held()
+        module = self.only()
         output = call(module, x.flatten(0, 1))
         return output.reshape(*x.shape[:2], *output.shape[1:])
 
 
 class TableOperationPart(ContainerPart):
     def forward(self, x: Table) -> Any:
-        (module,) = self.held()
+        module = self.only()
         return call(module, list(torch.broadcast_tensors(*x)))
 
 

@@ -78,7 +78,7 @@ class Losses(torch.nn.Module):
     Args:
         function: gives the losses of (output, target, **options), or a pair of them and how much each counts.
         reduction: "mean", "sum" or "none".
-        counts: gives how much each counts, without the losses; None where all count alike.
+        counts: gives how much each counts, without the losses, or None where all count alike.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Losses(torch.nn.Module):
         function: Callable[..., Any],
         reduction: str,
         options: dict[str, Any],
-        counts: Callable[..., Tensor] | None = None,
+        counts: Callable[..., Tensor | None] | None = None,
     ):
         super().__init__()
         self.function = function
@@ -112,7 +112,7 @@ class Losses(torch.nn.Module):
         if self.counts is None or self.reduction != "mean":
             return None
         counts = self.counts(output, target, **self._all_options())
-        return float(counts.sum()) * len(counts) / counts.numel()
+        return None if counts is None else float(counts.sum()) * len(counts) / counts.numel()
 
     def _all_options(self) -> dict[str, Any]:
         return self.options | {name: getattr(self, name) for name in self.tensors}
@@ -123,7 +123,7 @@ def declare(
     says: str,
     function: Callable[..., Any],
     reduction: str = "mean",
-    counts: Callable[..., Tensor] | None = None,
+    counts: Callable[..., Tensor | None] | None = None,
     **arguments: Any,
 ) -> Any:
     """A criterion that is only a mapping to a function.

@@ -14,12 +14,18 @@ from zoo.orca.learn.pytorch.loss import words
 
 
 class Parts(torch.nn.Module):
-    """A weighted sum of losses, each of its own part of (output, target)."""
+    """A weighted sum of losses, each of its own part of (output, target).
+
+    Attributes:
+        rows_part: which part of a whole batch's rows are here; training says so. Where some losses are sums and others
+            means, all ranks' losses are averaged by their rows, so that sums must be so much larger.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.members = torch.nn.ModuleList()
         self.weights: list[float] = []
+        self.rows_part = 1.0
 
     def add(self, member: torch.nn.Module, weight: float) -> None:
         self.members.append(member)
@@ -28,7 +34,7 @@ class Parts(torch.nn.Module):
     @property
     def reduction(self) -> str:
         """A sum over rows if all parts are; else the ranks' losses are taken as means over their rows."""
-        kinds = {getattr(member, "reduction", "mean") for member in self.members}
+        kinds = set(map(_reduction, self.members))
         return kinds.pop() if len(kinds) == 1 else "mean"
 
     def parts(self, output: Any, target: Any) -> list[tuple[Any, Any]]:
@@ -38,8 +44,16 @@ class Parts(torch.nn.Module):
     def forward(self, output: Any, target: Any) -> Tensor:
         if not self.members:
             raise InvalidArgumentError("There is no criterion yet: add one, for example with add(MSECriterion()).")
-        given = zip(self.members, self.weights, self.parts(output, target), strict=True)
-        return torch.stack([weight * member(*part) for member, weight, part in given]).sum()
+        given = zip(self.members, self._factors(), self.parts(output, target), strict=True)
+        return torch.stack([factor * member(*part) for member, factor, part in given]).sum()
+
+    def _factors(self) -> list[float]:
+        if self.reduction == "sum" or not self.rows_part:
+            return self.weights
+        sums = [_reduction(member) == "sum" for member in self.members]
+        return [
+            weight / self.rows_part if is_sum else weight for weight, is_sum in zip(self.weights, sums, strict=True)
+        ]
 
     def denominator(self, output: Any, target: Any) -> float | None:
         """What all parts are divided by; where they differ they are taken as means over rows."""
@@ -77,7 +91,7 @@ class TimeSteps(torch.nn.Module):
 
     @property
     def reduction(self) -> str:
-        return getattr(self.criterion, "reduction", "mean")
+        return _reduction(self.criterion)
 
     def steps(self, output: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(output, target) of each time step."""
@@ -98,14 +112,16 @@ class TimeSteps(torch.nn.Module):
 
 
 class MaskedSteps(torch.nn.Module):
-    """The mean loss of the time steps that are not padding."""
-
-    reduction = "mean"
+    """The loss of the time steps that are not padding."""
 
     def __init__(self, criterion: torch.nn.Module, padding_value: float):
         super().__init__()
         self.criterion = criterion
         self.padding_value = padding_value
+
+    @property
+    def reduction(self) -> str:
+        return _reduction(self.criterion)
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         counts = self._counts(output, target)
@@ -114,7 +130,9 @@ class MaskedSteps(torch.nn.Module):
         return self.criterion(output.flatten(0, 1)[counts], target.flatten(0, 1)[counts])
 
     def denominator(self, output: Tensor, target: Tensor) -> float | None:
-        return float(self._counts(output, target).sum()) / output.shape[1]
+        counts = self._counts(output, target)
+        own = _denominator(self.criterion, output.flatten(0, 1)[counts], target.flatten(0, 1)[counts])
+        return (float(counts.sum()) if own is None else own) / output.shape[1]
 
     def _counts(self, output: Tensor, target: Tensor) -> Tensor:
         """Which of all rows' time steps count."""
@@ -137,7 +155,7 @@ class Transformed(torch.nn.Module):
 
     @property
     def reduction(self) -> str:
-        return getattr(self.criterion, "reduction", "mean")
+        return _reduction(self.criterion)
 
     def both(self, output: Any, target: Any) -> tuple[Any, Any]:
         """Output and target as the loss is given them; targets need no gradient."""
@@ -155,6 +173,9 @@ class Transformed(torch.nn.Module):
 class MultiCriterion(Criterion):
     """A weighted sum of criterions of one output and one target.
 
+    Several workers train as one process does, unless the means of its criterions are divided by different things (class
+    weights of one alone, say): these are averaged by rows.
+
     Example: ``MultiCriterion().add(MSECriterion()).add(AbsCriterion(), 0.5)``
     """
 
@@ -170,6 +191,8 @@ class MultiCriterion(Criterion):
 class ParallelCriterion(Criterion):
     """A weighted sum of criterions, the first of the first output and target, and so on.
 
+    What MultiCriterion says of several workers holds here, too.
+
     Example: ``ParallelCriterion().add(ClassNLLCriterion(), 0.5).add(MSECriterion())``
     """
 
@@ -184,6 +207,9 @@ class ParallelCriterion(Criterion):
 
 class TimeDistributedCriterion(Criterion):
     """A criterion of each time step, summed over them, or averaged if `size_average`; `dimension` counts from 1.
+
+    Each time step has its own mean. Where those are divided by different things (class weights, labels left out),
+    workers are averaged by rows, which is not exact; the one mean of TimeDistributedMaskCriterion is.
 
     Example: ``TimeDistributedCriterion(ClassNLLCriterion(), True)``
     """
@@ -223,6 +249,10 @@ def module_of(criterion: Any) -> torch.nn.Module:
     raise InvalidArgumentError(
         f"Expected a criterion, such as MSECriterion(), or a torch loss, got a {type(criterion).__name__}."
     )
+
+
+def _reduction(member: torch.nn.Module) -> str:
+    return getattr(member, "reduction", "mean")
 
 
 def _denominator(member: torch.nn.Module, output: Any, target: Any) -> float | None:

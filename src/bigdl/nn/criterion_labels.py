@@ -18,8 +18,10 @@ PADDING = -1
 NORMALIZE_MODES = ("VALID", "FULL", "BATCH_SIZE", "NONE")
 
 
-def classes_of(target: Any, shape: torch.Size, classes: int, ignored: int | None = None) -> tuple[Tensor, Tensor]:
-    """Labels as classes from 0 in a shape, and which of them count.
+def classes_of(
+    target: Any, shape: torch.Size, classes: int, ignored: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Labels as classes from 0 in a shape, and which of them count; None where all do.
 
     >>> classes_of(torch.tensor([[1.0], [3.0]]), torch.Size([2]), 3)[0].tolist()
     [0, 2]
@@ -30,23 +32,32 @@ def classes_of(target: Any, shape: torch.Size, classes: int, ignored: int | None
             f"{words(target)}. Give each row one label, a number from 1 to {classes}."
         )
     labels = target.reshape(shape)
+    whole = labels.long()
+    if _all_are_classes(whole, labels, classes, ignored):
+        return whole - 1, None
     counts = torch.ones_like(labels, dtype=torch.bool) if ignored is None else labels != ignored
     wrong = counts & ~((labels >= 1) & (labels <= classes) & (labels == labels.round()))
     if wrong.any():
         raise BatchError(_complaint(labels[counts], classes))
-    return (labels - 1).where(counts, 0).long(), counts
+    return (whole - 1).where(counts, 0), counts
 
 
-def negative_log_likelihood(
-    output: Tensor, target: Any, weights: Tensor | None, logProbAsInput: bool = True
-) -> tuple[Tensor, Tensor]:
+def _all_are_classes(whole: Tensor, labels: Tensor, classes: int, ignored: int | None) -> bool:
+    """Whether there is nothing to leave out and nothing wrong, as almost ever; quick, for each step asks."""
+    if not whole.numel() or (ignored is not None and 1 <= ignored <= classes):
+        return False
+    low, high = (each.item() for each in torch.aminmax(whole))
+    return low >= 1 and high <= classes and bool((whole == labels).all())
+
+
+def negative_log_likelihood(output: Tensor, target: Any, weights: Tensor | None, logProbAsInput: bool = True) -> Any:
     """Of log probabilities, or of probabilities."""
     scores = output if output.ndim > 1 else output.reshape(1, -1)
     logs = scores if logProbAsInput else scores.clamp(min=TINY).log()
     return _picked(logs, target, weights, PADDING)
 
 
-def cross_entropy(output: Tensor, target: Any, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+def cross_entropy(output: Tensor, target: Any, weights: Tensor | None) -> Any:
     """Of scores."""
     scores = output if output.ndim > 1 else output.reshape(1, -1)
     return _picked(functional.log_softmax(scores, dim=1), target, weights, PADDING)
@@ -54,10 +65,11 @@ def cross_entropy(output: Tensor, target: Any, weights: Tensor | None) -> tuple[
 
 def softmax_with_loss(output: Tensor, target: Any, ignore_label: int | None, normalize_mode: str) -> Any:
     """Of scores at many places, (n, classes, ...); the mode says what the sum is divided by."""
-    losses, counts = _picked(functional.log_softmax(output, dim=1), target, None, ignore_label)
+    found = _picked(functional.log_softmax(output, dim=1), target, None, ignore_label)
+    losses = found[0] if isinstance(found, tuple) else found
     if normalize_mode == "BATCH_SIZE":
         return losses.flatten(1).sum(1) if losses.ndim > 1 else losses
-    return losses if normalize_mode in ("FULL", "NONE") else (losses, counts)
+    return losses if normalize_mode in ("FULL", "NONE") else found
 
 
 def multi_margin(output: Tensor, target: Any, p: int, weights: Tensor | None, margin: float) -> Tensor:
@@ -99,28 +111,33 @@ def simplex(n_classes: int) -> Tensor:
 
 def counts_of(
     output: Tensor, target: Any, weights: Tensor | None = None, ignore_label: int | None = PADDING, **other: Any
-) -> Tensor:
-    """How much each label counts: its class's weight, and nothing where it is to be left out."""
+) -> Tensor | None:
+    """How much each label counts: its class's weight, and nothing where it is to be left out; None where all do."""
     scores = output if output.ndim > 1 else output.reshape(1, -1)
     shape = torch.Size([scores.shape[0], *scores.shape[2:]])
     return _weighed(*classes_of(target, shape, scores.shape[1], ignore_label), scores, weights)
 
 
-def _picked(logs: Tensor, target: Any, weights: Tensor | None, ignored: int | None) -> tuple[Tensor, Tensor]:
-    """The loss of each label, and how much each counts."""
+def _picked(logs: Tensor, target: Any, weights: Tensor | None, ignored: int | None) -> Any:
+    """The loss of each label, and how much each counts, unless all count alike."""
     shape = torch.Size([logs.shape[0], *logs.shape[2:]])
     labels, counts = classes_of(target, shape, logs.shape[1], ignored)
     weighed = _weighed(labels, counts, logs, weights)
-    losses = -logs.gather(1, labels.unsqueeze(1)).squeeze(1)
-    return torch.where(counts, losses, 0) * weighed, weighed  # `where`, for 0 * inf is not 0
+    losses = functional.nll_loss(logs, labels, reduction="none")
+    if weighed is None:
+        return losses
+    if counts is not None:
+        losses = torch.where(counts, losses, 0)  # for 0 * inf is not 0
+    return losses * weighed, weighed
 
 
-def _weighed(labels: Tensor, counts: Tensor, scores: Tensor, weights: Tensor | None) -> Tensor:
+def _weighed(labels: Tensor, counts: Tensor | None, scores: Tensor, weights: Tensor | None) -> Tensor | None:
     if weights is None:
-        return counts.to(scores.dtype)
+        return None if counts is None else counts.to(scores.dtype)
     if weights.numel() != scores.shape[1]:
         raise InvalidArgumentError(f"Expected {scores.shape[1]} weights, one for each class, got {weights.numel()}.")
-    return counts * weights.to(scores)[labels]
+    weighed = weights.to(scores)[labels]
+    return weighed if counts is None else counts * weighed
 
 
 def _complaint(labels: Tensor, classes: int) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bigdl.nn.initialization_method import InitializationMethod, RandomUniform
+from zoo.orca.errors import BatchError, InvalidArgumentError
 
 Table = list[Any]
 
@@ -56,7 +58,12 @@ class Part(nn.Module):
         shown: Iterable[int] | None = None,
     ) -> None:
         """Make a weight and fill it; without a method it is uniform within 1 / sqrt(fan in), as in Torch7."""
-        weight = nn.Parameter(torch.empty(*shape))
+        shape = tuple(shape)
+        if not all(isinstance(side, Integral) and side > 0 for side in shape):
+            raise InvalidArgumentError(
+                f"{type(self).__name__}: sizes must be whole numbers from 1 on, but give a {name} of shape {shape}"
+            )
+        weight = nn.Parameter(torch.empty(*map(int, shape)))
         self.specs[name] = Spec(fans, init or RandomUniform(), tuple(shown or shape))
         self.register_parameter(name, weight)
         self._fill(name)
@@ -88,7 +95,9 @@ def regularized(module: nn.Module) -> list[tuple[Tensor, tuple[float, float]]]:
     """The weights below a module that have a regularizer, each once, and frozen ones left out."""
     found = []
     for part in module.modules():
-        rates = part.regularizers if isinstance(part, Part) else {}
+        rates = getattr(part, "regularizers", None)
+        if not rates:  # as almost everywhere: this is asked at each step
+            continue
         for name, weight in part.named_parameters(recurse=False):
             if role(name) in rates and weight.requires_grad:
                 found.append((weight, rates[role(name)]))
@@ -104,6 +113,8 @@ class Apply(Part):
         self.arguments = arguments
 
     def forward(self, x: Any) -> Any:
+        if self.row.wants_table and not isinstance(x, list | tuple):
+            raise BatchError(f"{self.row.name} takes a list of tensors, got one of shape {tuple(x.shape)}")
         if self.row.wants_mode:
             return self.row.make(x, **self.arguments, training=self.training)
         return self.row.make(x, **self.arguments)

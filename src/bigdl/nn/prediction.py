@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from bigdl.nn.criterion_base import as_tensors
-from bigdl.nn.parts import call, leaves, map_table
+from bigdl.nn.parts import leaves, map_table
 from bigdl.util.common import Sample
 from zoo.orca.errors import InvalidArgumentError
 
 BATCH = 32
+#: What torch raises for an input that does not fit.
+REFUSALS = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 @contextmanager
@@ -38,16 +40,20 @@ def is_local(features: Any) -> bool:
     return isinstance(features, np.ndarray)
 
 
-def predict_arrays(module: nn.Module, features: Any, batch_size: int = -1) -> Any:
-    """The outputs for all rows; a list of arrays for a list of outputs."""
+def predict_arrays(function: Callable[[Any], Any], features: Any, batch_size: int = -1) -> Any:
+    """What a function of tensors gives for all rows; a list of arrays for a list of outputs."""
     inputs = as_tensors(features)
     rows = {len(each) if each.dim() else 0 for each in leaves(inputs)}
     if len(rows) != 1 or rows == {0}:
         raise InvalidArgumentError(f"Expected arrays of the same number of records, one at least, got {sorted(rows)}")
     step = batch_size if batch_size > 0 else BATCH
-    with out_of_training(module):
-        outputs = [call(module, _rows(inputs, start, step)) for start in range(0, rows.pop(), step)]
-    return _joined(outputs)
+    return _joined([function(_rows(inputs, start, step)) for start in range(0, rows.pop(), step)])
+
+
+def refused(name: str, inputs: Any, error: Exception) -> str:
+    """What to say of an input that torch did not take."""
+    shapes = map_table(lambda tensor: tuple(tensor.shape), inputs)
+    return f"{name} cannot take an input of shape {shapes}: {error}"
 
 
 def _rows(inputs: Any, start: int, count: int) -> Any:

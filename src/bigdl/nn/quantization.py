@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -33,6 +34,20 @@ class QuantizedLinear(Part):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.inner(x.contiguous())
+
+    def __reduce__(self) -> Any:
+        data = io.BytesIO()
+        with quiet():
+            torch.save(vars(self), data)
+        return _unpacked, (data.getvalue(),)
+
+
+def _unpacked(data: bytes) -> QuantizedLinear:
+    """What was pickled again, without torch's notices in every worker."""
+    made = QuantizedLinear.__new__(QuantizedLinear)
+    with quiet():
+        vars(made).update(torch.load(io.BytesIO(data), weights_only=False))
+    return made
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class RecurrentPart(ContainerPart):
         self.ended: State | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        (cell,) = self.held()
+        cell: Any = self.only()
         x = x.flip(1) if self.backwards else x
         state = cell.initial(x[:, 0]) if self.begins is None else self.begins
         output, state = cell.whole(x, state) or self._step_by_step(cell, x, state)
@@ -59,7 +59,7 @@ class DecoderPart(RecurrentPart):
         self.length = length
 
     def forward(self, x: Tensor) -> Tensor:
-        (cell,) = self.held()
+        cell: Any = self.only()
         state = cell.initial(x) if self.begins is None else self.begins
         outputs = []
         for _ in range(self.length):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import zipfile
 from typing import Any
 
 import cloudpickle
@@ -18,7 +19,8 @@ from bigdl.nn import initialization_method, quantization
 from bigdl.nn.base import Layer
 from bigdl.nn.parts import Part
 from zoo.orca.data.file import exists, open_file
-from zoo.orca.errors import CheckpointError, InvalidArgumentError, NotPicklableError, PathExistsError
+from zoo.orca.errors import CheckpointError, NotPicklableError, PathExistsError
+from zoo.orca.learn.checkpoint import is_folder, write_file
 
 FORMAT = "bigdl.nn.layer"
 OURS = ("bigdl", "zoo")
@@ -26,10 +28,16 @@ PLAIN = (int, float, str, bool, type(None))
 
 
 class Pen:
-    """Writes layers down, each once however often it is used."""
+    """Writes layers down, each once however often it is used.
+
+    Attributes:
+        forms: what was written.
+        pickles: whether there is a pickle in it.
+    """
 
     def __init__(self) -> None:
         self.forms: list[dict[str, Any]] = []
+        self.pickles = False
         self._numbers: dict[int, int] = {}
 
     def number(self, layer: Layer) -> int:
@@ -64,6 +72,7 @@ class Pen:
 
     def pickled(self, value: Any) -> dict[str, Any]:
         """Any object, as a pickle."""
+        self.pickles = True
         try:
             data = cloudpickle.dumps(value)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -137,33 +146,48 @@ def save(layer: Layer, path: str, weight_path: str | None, over_write: bool) -> 
     for target in filter(None, (path, weight_path)):
         if not over_write and exists(target):
             raise PathExistsError(f"{target} exists. To write over it, type: over_write=True")
-    pen = Pen()
+    head, state = described(layer, Pen()), layer.module.state_dict()
+    if weight_path is not None:  # first, for a model without its weights cannot be read
+        _write(weight_path, {"format": FORMAT, "state": state})
+    _write(path, {**head, "state": state if weight_path is None else None})
+
+
+def described(layer: Layer, pen: Pen) -> dict[str, Any]:
+    """What a file says of a layer, beside its weights."""
     root = pen.number(layer)
     frozen = [name for name, weight in layer.module.named_parameters() if not weight.requires_grad]
-    state = layer.module.state_dict()
-    head = {"format": FORMAT, "root": root, "layers": pen.forms, "frozen": frozen}
-    head["quantized"] = quantization.is_quantized(layer)
-    _write(path, {**head, "state": state if weight_path is None else None})
-    if weight_path is not None:
-        _write(weight_path, {"format": FORMAT, "state": state})
+    quantized = quantization.is_quantized(layer)
+    return {"format": FORMAT, "root": root, "layers": pen.forms, "frozen": frozen, "quantized": quantized}
 
 
 def load(path: str, weight_path: str | None, allow_pickle: bool) -> Layer:
-    """Read a layer from a file, or its weights from another."""
+    """Read a layer from a file (or a checkpoint's `model.<n>`), or its weights from another."""
     held = _read(path)
     if "layers" not in held:
         raise CheckpointError(f"{path} holds weights alone. Type: Model.loadModel(modelPath, weightPath='{path}')")
-    state = held["state"] if weight_path is None else _read(weight_path)["state"]
-    if state is None:
-        raise CheckpointError(f"{path} holds no weights: name the file that does, Model.loadModel(path, weightPath)")
+    state = _weights(held, path) if weight_path is None else _weights(_read(weight_path), weight_path)
     layer = Reader(held["layers"], allow_pickle).layer(held["root"])
     if held["quantized"]:
         layer = quantization.quantized(layer)
-    layer.module.load_state_dict(state)
+    try:
+        layer.module.load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{weight_path or path} holds the weights of another layer: {_one_line(error)}"
+        ) from error
     frozen = set(held["frozen"])
     for name, weight in layer.module.named_parameters():
         weight.requires_grad_(name not in frozen)
     return layer
+
+
+def _weights(held: dict[str, Any], path: str) -> dict[str, Any]:
+    """The weights in a file."""
+    if "models" in held:  # of a checkpoint, which has the estimator's module around that of the layer
+        return {name.removeprefix("module."): weight for name, weight in held["models"][0].items()}
+    if held["state"] is None:
+        raise CheckpointError(f"{path} holds no weights: name the file that does, Model.loadModel(path, weightPath)")
+    return held["state"]
 
 
 def _rates(layer: Layer) -> dict[str, list[float]]:
@@ -175,18 +199,35 @@ def _write(path: str, content: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     with quantization.quiet():
         torch.save(content, buffer)
-    with open_file(path, "wb") as file:
-        file.write(buffer.getvalue())
+    write_file(path, lambda file: file.write(buffer.getvalue()))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _read(path: str) -> dict[str, Any]:
+    if is_folder(path):
+        raise CheckpointError(f"{path} is a folder. Name the file in it: that of a checkpoint is model.<n>, or model")
     with open_file(path) as file:
-        data = file.read()
+        data = io.BytesIO(file.read())
     try:
+        with zipfile.ZipFile(data) as whole:
+            damaged = whole.testzip()  # torch does not look at the sums that it writes
+        if damaged is not None:
+            raise CheckpointError(f"{path} is damaged: {damaged} in it is not what was written")
+        data.seek(0)
         with quantization.quiet():
-            held = torch.load(io.BytesIO(data), weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is not a file that Layer.save wrote: {error}") from error
+            held = torch.load(data, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path} is not a file that Layer.save wrote, or is damaged: {_one_line(error)}"
+        ) from error
+    if isinstance(held, dict) and "models" in held and "format" not in held:
+        raise CheckpointError(
+            f"{path} is a checkpoint of a model with parts that are no layers of ours, and holds its weights alone. "
+            "Make the model again, and its estimator, and type: estimator.load_orca_checkpoint(folder)"
+        )
     if not isinstance(held, dict) or held.get("format") != FORMAT:
-        raise InvalidArgumentError(f"{path} is not a file that Layer.save wrote")
+        raise CheckpointError(f"{path} is not a file that Layer.save wrote")
     return held

@@ -55,6 +55,7 @@ class Row:
         names = list(inspect.signature(self.make).parameters)
         object.__setattr__(self, "takes", tuple(name for name in names if name in self.signature.parameters))
         object.__setattr__(self, "wants_mode", "training" in names)
+        object.__setattr__(self, "wants_table", getattr(self.make, "__annotations__", {}).get("x") == "Table")
 
     def __reduce__(self) -> Any:
         from bigdl.nn.catalogue import row_named

@@ -59,7 +59,10 @@ def assign(whose: str, targets: Sequence[Place], values: Sequence[Any]) -> None:
 def fitting(what: str, owner: nn.Module, name: str, value: Any) -> torch.Tensor:
     """A value in the shape of a weight: given as BigDL shows it, or as torch has it; sides of 1 do not count."""
     weight = getattr(owner, name)
-    array = np.asarray(value.to_ndarray() if isinstance(value, JTensor) else value, dtype=np.float32)
+    try:
+        array = np.asarray(value.to_ndarray() if isinstance(value, JTensor) else value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"Expected an array of numbers for {what}: {error}") from error
     fits = [_without_ones(shown_shape(owner, name)), _without_ones(weight.shape)]
     if _without_ones(array.shape) not in fits:
         raise InvalidArgumentError(f"Expected shape {shown_shape(owner, name)} for {what}, got {array.shape}")

@@ -117,7 +117,7 @@ class BaseOptimizer:
 
     def _validation_data(self, given: Any) -> Any:
         """What the estimator takes for validation."""
-        from zoo.orca.learn.bigdl.records import sample_data
+        from zoo.orca.learn.bigdl.samples import sample_data
 
         return _arrays(*given) if _is_arrays(given) else sample_data(given, "val_rdd")[0]
 
@@ -150,10 +150,15 @@ class DistriOptimizer(BaseOptimizer):
         self.batch_size = batch_size
 
     def _data(self) -> tuple[Any, Columns]:
-        from zoo.orca.learn.bigdl.records import sample_data
+        from zoo.orca.learn.bigdl.samples import sample_data
 
         if hasattr(self.training_rdd, "estimator_data"):  # a DataSet
             return self.training_rdd.estimator_data()
+        if _is_arrays(self.training_rdd):
+            raise InvalidArgumentError(
+                "Expected training_rdd to be an RDD of Samples, got two arrays. For arrays type: "
+                "Optimizer.create(model, (x, y), criterion, ...)."
+            )
         return sample_data(self.training_rdd)
 
 

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from bigdl.dataset.dataset import DataSet
-from bigdl.dataset.records import as_sample, shards_of
+from bigdl.dataset.records import as_samples
 from bigdl.transform.vision.transformer import FeatureTransformer
 from zoo.feature.loader_batches import FEATURES, LABELS, LoaderCreator, chosen_loader
 from zoo.feature.preprocessing import Preprocessing
 from zoo.orca.engine.base import Placement
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.feed.shards import Columns
-from zoo.orca.learn.records import placement_of
+from zoo.orca.learn.bigdl.samples import sample_data
+from zoo.orca.learn.records import as_records, placement_of
 from zoo.orca.optional import is_instance_of
 
 MEMORY_TYPES = re.compile(r"DRAM|PMEM|DIRECT|DISK_[1-9]\d*")
@@ -153,13 +154,11 @@ class FeatureSet:
 
     def samples(self) -> Placement:
         """The records as Samples, where they lie."""
-        records = self._need_records("samples")
-        return records.map(lambda index, rows: map(as_sample, rows), changes=False)
+        return as_samples(self._need_records("samples"))
 
     def estimator_data(self) -> tuple[Any, Columns]:
         """What an estimator takes, and its columns."""
-        data = self._loader if self._records is None else shards_of(self._records)
-        return data, Columns()
+        return (self._loader, Columns()) if self._records is None else sample_data(as_records(self.samples()))
 
     def _need_records(self, what: str) -> Placement:
         if self._records is None:

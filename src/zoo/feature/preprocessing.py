@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,9 @@ class Preprocessing:
         """This step and then others."""
         return ChainedPreprocessing([self, *others])
 
+    def reseed(self, entropy: Sequence[int]) -> None:
+        """Draw from this seed from now on, where something is drawn."""
+
     def __call__(self, images: Any) -> Any:
         """A new ImageSet of transformed images; any other value is transformed itself."""
         return images.transform(self) if hasattr(images, "is_distributed") else self.transform(images)
@@ -69,14 +73,17 @@ class ChainedPreprocessing(Preprocessing):
 
     def __init__(self, transformers: Sequence[Preprocessing], bigdl_type: str = "float", *, seed: int | None = None):
         super().__init__(bigdl_type)
-        self.transformers = list(transformers)
+        self.transformers = [transformers] if isinstance(transformers, Preprocessing) else list(transformers)
         for each in self.transformers:
             if not isinstance(each, Preprocessing):
                 raise InvalidArgumentError(
                     "ChainedPreprocessing takes a list of Preprocessings, such as [SeqToTensor([2]), TensorToSample()],"
-                    f" but {each!r} is a {type(each).__name__}."
+                    f" but {each!r} is a {type(each).__name__}. A transformer of bigdl.transform.vision.image goes in "
+                    "as BigDLAdapter(transformer)."
                 )
         if seed is not None:
+            # Copies: another chain of the same steps may have another seed, or none.
+            self.transformers = [copy.deepcopy(each) for each in self.transformers]
             self.reseed([seed])
 
     @property
@@ -92,10 +99,8 @@ class ChainedPreprocessing(Preprocessing):
         return value
 
     def reseed(self, entropy: Sequence[int]) -> None:
-        """Draw from this seed from now on, where something is drawn."""
         for number, each in enumerate(self.transformers):
-            if hasattr(each, "reseed"):
-                each.reseed([*entropy, number])
+            each.reseed([*entropy, number])
 
 
 class ToTensor(Preprocessing):
@@ -234,6 +239,10 @@ class BigDLAdapter(Preprocessing):
 
     def transform(self, value: Any) -> Any:
         return self.bigdl_transformer(value)
+
+    def reseed(self, entropy: Sequence[int]) -> None:
+        if hasattr(self.bigdl_transformer, "reseed"):
+            self.bigdl_transformer.reseed(entropy)
 
 
 def shaped(numbers: np.ndarray, size: Sequence[int], who: str) -> np.ndarray:

@@ -28,6 +28,13 @@ class ChannelNormalize(MatTransformer):
     std_g: float = 1.0
     std_b: float = 1.0
 
+    def __post_init__(self) -> None:
+        if 0 in (self.std_r, self.std_g, self.std_b):
+            raise InvalidArgumentError(
+                f"{type(self).__name__} divides by std_r, std_g and std_b, so none may be 0, but they are "
+                f"{self.std_r}, {self.std_g} and {self.std_b}."
+            )
+
     def change(self, mat: np.ndarray) -> np.ndarray:
         made = without_means(need_colour(mat, self), self.mean_r, self.mean_g, self.mean_b)
         stds = np.array([self.std_b, self.std_g, self.std_r], np.float32)
@@ -180,7 +187,7 @@ def need_colour(mat: np.ndarray, step: Any) -> np.ndarray:
     if mat.shape[2] != 3:
         raise InvalidArgumentError(
             f"{type(step).__name__} needs images of three channels, but one has {mat.shape[2]}. Read them in colour: "
-            "image_codec=1."
+            "ImageSet.read(path, image_codec=1), or begin with BytesToMat(image_codec=1)."
         )
     return mat
 

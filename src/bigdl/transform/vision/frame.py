@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap, zip_longest
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from zoo.orca.context import current_engine, engine_of_spark
 from zoo.orca.engine.base import Engine, Placement
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.records import as_records, place, placement_of
+from zoo.orca.optional import is_instance_of
 
 
 class ImageFrame(ABC):
@@ -45,8 +46,8 @@ class ImageFrame(ABC):
     def read_parquet(path: Any, sc: Any = None, bigdl_type: str = "float") -> ImageFrame:
         """What `write_parquet` wrote."""
         if sc is None:
-            return LocalImageFrame(list(read_stored(path)))
-        return DistributedImageFrame.of(read_stored(path, engine_of_context(sc)))
+            return LocalImageFrame(read_stored(path))
+        return DistributedImageFrame(as_records(read_stored(path, engine_of_context(sc))))
 
     @staticmethod
     def write_parquet(
@@ -183,15 +184,17 @@ class DistributedImageFrame(ImageFrame):
     def __init__(self, image_rdd: Any, label_rdd: Any = None, bigdl_type: str = "float") -> None:
         images = placement_of(image_rdd, "image_rdd")
         if label_rdd is None:
-            features = images.map(lambda index, rows: (as_feature(row) for row in rows), changes=False)
+            features = images.map(lambda index, rows: map(as_feature, rows), changes=False)
         else:
-            features = images.zip(placement_of(label_rdd, "label_rdd"), _labelled)
+            features = _labelled(images, placement_of(label_rdd, "label_rdd"))
         self._placement = features.map(lambda index, rows: numbered((index,), rows), changes=False)
 
     @classmethod
     def of(cls, placement: Placement) -> DistributedImageFrame:
-        """A frame of features that lie somewhere already."""
-        return cls(as_records(placement))
+        """A frame of features that lie somewhere already, and have what tells them apart."""
+        made = cls.__new__(cls)
+        made._placement = placement
+        return made
 
     @property
     def rdd(self) -> Any:
@@ -201,13 +204,8 @@ class DistributedImageFrame(ImageFrame):
     def map_features(
         self, function: Callable[[Iterator[ImageFeature]], Iterable[ImageFeature]]
     ) -> DistributedImageFrame:
-        return self.follow(self._placement.map(lambda index, features: function(iter(features)), changes=False))
-
-    def follow(self, placement: Placement) -> DistributedImageFrame:
-        """A frame of features made from this one's, which keep what tells them apart."""
-        made = DistributedImageFrame.__new__(DistributedImageFrame)
-        made._placement = placement
-        return made
+        mapped = self._placement.map(lambda index, features: function(iter(features)), changes=False)
+        return DistributedImageFrame.of(mapped)
 
     def each(self, function: Callable[[ImageFeature], Any]) -> Any:
         return as_records(self._placement.map(lambda index, features: map(function, features), changes=False))
@@ -219,10 +217,10 @@ class DistributedImageFrame(ImageFrame):
 def read_files(files: Sequence[str], sc: Any = None, min_partitions: int = 1) -> ImageFrame:
     """The images of files, read here, or by the workers where a context is given."""
     if sc is None:
-        return LocalImageFrame([_read(file) for file in files])
+        return LocalImageFrame(map(_read, files))
     engine = engine_of_context(sc)
-    placed = place(files, engine, max(min_partitions, engine.cores))
-    return DistributedImageFrame.of(placed.map(lambda index, names: map(_read, names), changes=False))
+    placed = place(list(enumerate(files)), engine, max(min_partitions, engine.cores))
+    return DistributedImageFrame.of(placed.map(lambda index, names: starmap(_read_numbered, names), changes=False))
 
 
 def as_feature(image: Any, label: Any = None) -> ImageFeature:
@@ -244,8 +242,15 @@ def numbered(start: tuple[int, ...], features: Iterable[ImageFeature]) -> Iterat
 
 
 def engine_of_context(sc: Any) -> Engine:
-    """The engine of what `init_orca_context` gave."""
-    return engine_of_spark() if type(sc).__module__.partition(".")[0] == "pyspark" else current_engine()
+    """The engine of what `init_orca_context` gave: a SparkContext, Ray's addresses, or the engine itself."""
+    if is_instance_of(sc, "pyspark", "SparkContext"):
+        return engine_of_spark()
+    if isinstance(sc, Engine | Mapping):
+        return current_engine()
+    raise InvalidArgumentError(
+        "sc must be the SparkContext, what init_orca_context(...) returned, or None to read the images here, but is a "
+        f"{type(sc).__name__}."
+    )
 
 
 def _without_sources(feature: ImageFeature) -> ImageFeature:
@@ -263,9 +268,30 @@ def _read(path: str) -> ImageFeature:
     return ImageFeature(read_bytes(path), path=path)
 
 
-def _labelled(images: Iterator[Any], labels: Iterator[Any]) -> Iterator[ImageFeature]:
+def _read_numbered(number: int, path: str) -> ImageFeature:
+    """An image that random steps draw for as they do in a local frame, whatever partition it lies in."""
+    feature = _read(path)
+    feature.record = (0, number)
+    return feature
+
+
+def _labelled(images: Placement, labels: Placement) -> Placement:
+    """Images with a label each."""
+    if images.num_partitions != labels.num_partitions:
+        raise InvalidArgumentError(
+            f"image_rdd and label_rdd must have their records in the same partitions, but have {images.num_partitions} "
+            f"and {labels.num_partitions} of them. Make the labels of the images' own RDD, or repartition neither."
+        )
+    rdds = [getattr(each, "rdd", None) for each in (images, labels)]
+    if None in rdds:
+        return images.zip(labels, _with_labels)
+    # An engine's zip holds a partition's records at once; an RDD's own hands them on one by one.
+    return placement_of(rdds[0].zip(rdds[1])).map(lambda index, pairs: starmap(as_feature, pairs), changes=False)
+
+
+def _with_labels(images: Iterator[Any], labels: Iterator[Any]) -> Iterator[ImageFeature]:
     missing = object()
-    for image, label in itertools.zip_longest(images, labels, fillvalue=missing):
+    for image, label in zip_longest(images, labels, fillvalue=missing):
         if image is missing or label is missing:
             raise InvalidArgumentError(
                 "image_rdd and label_rdd must have as many records in each partition: a label for each image."

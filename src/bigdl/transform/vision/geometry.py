@@ -11,6 +11,7 @@ from bigdl.transform.vision.opencv import resize
 from bigdl.transform.vision.transformer import FeatureTransformer, MatTransformer, RandomMatTransformer, RandomStep
 from zoo.orca.errors import InvalidArgumentError
 
+#: OpenCV's numbers of ways to interpolate, which `resize_mode` is.
 INTERPOLATIONS = {"NEAREST": 0, "LINEAR": 1, "CUBIC": 2, "AREA": 3, "LANCZOS": 4}
 
 
@@ -28,6 +29,10 @@ class Resize(MatTransformer):
     resize_w: int
     resize_mode: int = 1
     use_scale_factor: bool = True
+
+    def __post_init__(self) -> None:
+        check_pixels(self, "resize_h", "resize_w")
+        check_resize_mode(self.resize_mode)
 
     def change(self, mat: np.ndarray) -> np.ndarray:
         return resize(mat, self.resize_h, self.resize_w, self.resize_mode)
@@ -47,6 +52,10 @@ class AspectScale(MatTransformer):
     resize_mode: int = 1
     use_scale_factor: bool = True
     min_scale: float = -1.0
+
+    def __post_init__(self) -> None:
+        check_pixels(self, "min_size", "scale_multiple_of", "max_size")
+        check_resize_mode(self.resize_mode)
 
     def change(self, mat: np.ndarray) -> np.ndarray:
         height, width = scaled_size(mat, self.min_size, self.max_size, self.scale_multiple_of, self.min_scale)
@@ -70,6 +79,14 @@ class RandomResize(RandomMatTransformer):
 
     min_size: int
     max_size: int
+
+    def __post_init__(self) -> None:
+        check_pixels(self, "min_size", "max_size")
+        if self.min_size > self.max_size:
+            raise InvalidArgumentError(
+                f"RandomResize goes from min_size to max_size, but these are {self.min_size} and {self.max_size}."
+            )
+        super().__post_init__()
 
     def change(self, mat: np.ndarray, random: np.random.Generator) -> np.ndarray:
         size = int(random.integers(self.min_size, self.max_size + 1))
@@ -110,6 +127,9 @@ class CenterCrop(Crop):
     crop_height: int
     is_clip: bool = True
 
+    def __post_init__(self) -> None:
+        check_pixels(self, "crop_width", "crop_height")
+
     def apply(self, feature: ImageFeature) -> ImageFeature:
         height, width, _ = feature.mat().shape
         left, top = (width - self.crop_width) // 2, (height - self.crop_height) // 2
@@ -126,6 +146,10 @@ class RandomCrop(Crop, RandomStep):
     crop_width: int
     crop_height: int
     is_clip: bool = True
+
+    def __post_init__(self) -> None:
+        check_pixels(self, "crop_width", "crop_height")
+        super().__post_init__()
 
     def apply(self, feature: ImageFeature) -> ImageFeature:
         height, width, _ = feature.mat().shape
@@ -180,6 +204,7 @@ class RandomCropper(Crop, RandomStep):
     channels: int = 3
 
     def __post_init__(self) -> None:
+        check_pixels(self, "crop_w", "crop_h")
         if self.cropper_method not in ("Random", "Center"):
             raise InvalidArgumentError(f'cropper_method must be "Random" or "Center", but is {self.cropper_method!r}.')
         super().__post_init__()
@@ -204,11 +229,15 @@ class RandomAlterAspect(RandomMatTransformer):
     interp_mode: str = "CUBIC"
     crop_length: int = 224
 
-    def change(self, mat: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def __post_init__(self) -> None:
+        check_pixels(self, "crop_length")
         if self.interp_mode not in INTERPOLATIONS:
             raise InvalidArgumentError(
                 f"interp_mode must be one of {', '.join(INTERPOLATIONS)}, but is {self.interp_mode!r}."
             )
+        super().__post_init__()
+
+    def change(self, mat: np.ndarray, random: np.random.Generator) -> np.ndarray:
         height, width, _ = mat.shape
         for _ in range(10):  # a part may be wider or higher than the image: try others
             area = height * width * random.uniform(self.min_area_ratio, self.max_area_ratio)
@@ -266,6 +295,9 @@ class FixExpand(MatTransformer):
     expand_height: int
     expand_width: int
 
+    def __post_init__(self) -> None:
+        check_pixels(self, "expand_height", "expand_width")
+
     def change(self, mat: np.ndarray) -> np.ndarray:
         height, width, _ = mat.shape
         if height > self.expand_height or width > self.expand_width:
@@ -300,6 +332,25 @@ class Filler(MatTransformer):
         filled = mat.copy()
         filled[top:bottom, left:right] = self.value
         return filled
+
+
+def check_pixels(step: FeatureTransformer, *names: str) -> None:
+    """Raise a typed error for lengths that are no whole numbers of 1 and more."""
+    for name in names:
+        length = getattr(step, name)
+        if not isinstance(length, int | float | np.number) or length < 1 or length != int(length):
+            raise InvalidArgumentError(
+                f"{name} of {type(step).__name__} must be a whole number of pixels, 1 or more, but is {length!r}."
+            )
+        setattr(step, name, int(length))
+
+
+def check_resize_mode(mode: int) -> None:
+    """Raise a typed error for what is no number of a way to interpolate."""
+    if mode not in INTERPOLATIONS.values():
+        raise InvalidArgumentError(
+            f"resize_mode must be 0 (nearest), 1 (linear), 2 (cubic), 3 (area) or 4 (Lanczos), but is {mode!r}."
+        )
 
 
 def scaled_size(

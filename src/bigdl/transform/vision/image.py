@@ -9,6 +9,8 @@ array([20., 10.,  0.], dtype=float32)
 
 from __future__ import annotations
 
+from typing import Any
+
 from bigdl.transform.vision.colour import (
     Brightness,
     ChannelNormalize,
@@ -50,6 +52,7 @@ from bigdl.transform.vision.geometry import (
 from bigdl.transform.vision.predicted import predict_frame
 from bigdl.transform.vision.roi import RoiHFlip, RoiLabel, RoiNormalize, RoiProject, RoiResize
 from bigdl.transform.vision.transformer import FeatureTransformer, Pipeline, RandomTransformer
+from bigdl.util import common as _bigdl
 
 __all__ = [
     "AspectScale",
@@ -95,4 +98,12 @@ __all__ = [
     "RoiResize",
     "Saturation",
     "predict_frame",
+    *_bigdl.__all__,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Existing code counts on the star import for these; they are loaded when first asked for.
+    if name in _bigdl.__all__:
+        return getattr(_bigdl, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

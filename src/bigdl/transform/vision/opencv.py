@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,8 +20,6 @@ from zoo.orca.optional import require
 #: What a file in a folder must end with to be taken for an image; a file that is named itself may end with anything.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".png", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".jp2", ".gif",
                   ".pbm", ".pgm", ".ppm", ".pnm")  # fmt: skip
-#: OpenCV's numbers of ways to interpolate, which `resize_mode` is: nearest, linear, cubic, area, Lanczos.
-RESIZE_MODES = range(5)
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
@@ -68,12 +68,6 @@ def with_channels(mat: np.ndarray) -> np.ndarray:
 
 def resize(mat: np.ndarray, height: int, width: int, mode: int = 1) -> np.ndarray:
     """A mat of another size."""
-    if mode not in RESIZE_MODES:
-        raise InvalidArgumentError(
-            f"resize_mode must be 0 (nearest), 1 (linear), 2 (cubic), 3 (area) or 4 (Lanczos), but is {mode!r}."
-        )
-    if min(height, width) < 1:
-        raise InvalidArgumentError(f"An image must have 1 x 1 pixels or more, not {height} x {width}.")
     return with_channels(opencv().resize(mat, (int(width), int(height)), interpolation=mode))
 
 
@@ -82,12 +76,20 @@ def image_files(path: PathLike | Sequence[PathLike]) -> list[str]:
 
     In a folder, names that start with '_' or '.' and files that are no images by their suffix are left out.
     """
+    return [file for each in given_paths(path) for file in _files_of_one(each)]
+
+
+def given_paths(path: PathLike | Sequence[PathLike]) -> list[str]:
+    """The paths that users give as one, as a list, or between commas."""
     given = path if isinstance(path, list | tuple) else str(path).split(",")
-    return [file for each in given for file in _files_of_one(str(each).strip())]
+    return [str(each).strip() for each in given]
 
 
 def read_bytes(path: PathLike) -> bytes:
     """What is in a file."""
+    if "://" not in str(path):  # finding the filesystem of each of many small files takes longer than reading them
+        with contextlib.suppress(OSError):
+            return Path(path).read_bytes()
     with open_file(path) as file:
         return file.read()
 

@@ -56,7 +56,7 @@ def predict_with(predictor: Predictor, frame: ImageFrame, batch_size: int, predi
     if not isinstance(frame, DistributedImageFrame):
         model = load_here(predictor)
         return frame.map_features(lambda features: predict(model, features))
-    return frame.follow(map_with_model(frame.placement(), predictor, predict))
+    return DistributedImageFrame.of(map_with_model(frame.placement(), predictor, predict))
 
 
 def _with_predictions(model: Model, batch: list[ImageFeature], key: str) -> Iterator[ImageFeature]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from bigdl.transform.vision.feature import ImageFeature
@@ -10,7 +11,10 @@ from bigdl.transform.vision.opencv import read_bytes
 from zoo.orca.data.file import exists, list_files, makedirs, open_file
 from zoo.orca.engine.base import Engine, Placement
 from zoo.orca.errors import PathExistsError
-from zoo.orca.learn.records import place
+from zoo.orca.learn.records import batches, place
+
+# So many images are held at once, and are a row group of a file.
+IMAGES_AT_ONCE = 64
 
 
 def write_stored(files: Placement, output: str) -> None:
@@ -23,11 +27,12 @@ def write_stored(files: Placement, output: str) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        rows = [{"uri": name, "bytes": read_bytes(name)} for name in names]
         schema = pa.schema([("uri", pa.string()), ("bytes", pa.binary())])
         path = f"{output.rstrip('/')}/part-{index:05d}.parquet"
-        with open_file(path, "wb") as file:
-            pq.write_table(pa.Table.from_pylist(rows, schema), file)
+        with open_file(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for some in batches(iter(names), IMAGES_AT_ONCE):
+                rows = [{"uri": name, "bytes": read_bytes(name)} for name in some]
+                writer.write_table(pa.Table.from_pylist(rows, schema))
         yield path
 
     files.map(write).fetch()
@@ -37,13 +42,14 @@ def read_stored(path: str, engine: Engine | None = None) -> Any:
     """The images of such a folder: as features here, or as a placement on an engine."""
     files = list_files(path, [".parquet"])
     if engine is None:
-        return [feature for file in files for feature in _features(file)]
-    return place(files, engine).map(lambda index, names: (each for name in names for each in _features(name)))
+        return chain.from_iterable(map(_features, files))
+    return place(files, engine).map(lambda index, names: chain.from_iterable(map(_features, names)), changes=False)
 
 
 def _features(path: str) -> Iterator[ImageFeature]:
     import pyarrow.parquet as pq
 
     with open_file(path) as file:
-        for row in pq.read_table(file, columns=["uri", "bytes"]).to_pylist():
-            yield ImageFeature(row["bytes"], path=row["uri"])
+        for some in pq.ParquetFile(file).iter_batches(IMAGES_AT_ONCE, columns=["uri", "bytes"]):
+            for row in some.to_pylist():
+                yield ImageFeature(row["bytes"], path=row["uri"])

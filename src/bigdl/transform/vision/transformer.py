@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -125,10 +126,14 @@ class Pipeline(FeatureTransformer):
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.transformers, FeatureTransformer):
+            self.transformers = [self.transformers]
         self.transformers = list(self.transformers)
         for each in self.transformers:
             check_transformer(each, type(self).__name__)
         if self.seed is not None:
+            # Copies: another chain of the same steps may have another seed, or none.
+            self.transformers = [copy.deepcopy(each) for each in self.transformers]
             self.reseed([self.seed])
 
     def apply(self, feature: Any) -> Any:
@@ -152,8 +157,7 @@ class RandomTransformer(RandomStep):
 
     def __post_init__(self) -> None:
         check_transformer(self.transformer, type(self).__name__)
-        if not 0 <= self.prob <= 1:
-            raise InvalidArgumentError(f"prob must be a probability, from 0 to 1, but is {self.prob!r}.")
+        check_probability(self.prob)
         super().__post_init__()
 
     def apply(self, feature: ImageFeature) -> ImageFeature:
@@ -170,3 +174,9 @@ def check_transformer(given: Any, where: str) -> None:
         raise InvalidArgumentError(
             f"{where} takes FeatureTransformers, such as Resize(256, 256), but was given a {type(given).__name__}."
         )
+
+
+def check_probability(prob: Any) -> None:
+    """Raise a typed error for what is no probability."""
+    if not isinstance(prob, int | float | np.number) or not 0 <= prob <= 1:
+        raise InvalidArgumentError(f"prob must be a probability, from 0 to 1, but is {prob!r}.")

@@ -13,7 +13,7 @@ from bigdl.dataset.records import as_sample
 from bigdl.transform.vision import colour, convert, geometry
 from bigdl.transform.vision.feature import ImageFeature
 from bigdl.transform.vision.rows import DEPTHS
-from bigdl.transform.vision.transformer import FeatureTransformer, RandomStep
+from bigdl.transform.vision.transformer import FeatureTransformer, RandomStep, check_probability
 from bigdl.util.common import Sample
 from zoo.feature.preprocessing import Preprocessing
 from zoo.orca.errors import InvalidArgumentError
@@ -163,8 +163,7 @@ class ImageRandomPreprocessing(RandomStep, ImagePreprocessing):
                 f"preprocessing must be a Preprocessing, such as ImageHFlip(), but is a "
                 f"{type(self.preprocessing).__name__}."
             )
-        if not 0 <= self.prob <= 1:
-            raise InvalidArgumentError(f"prob must be a probability, from 0 to 1, but is {self.prob!r}.")
+        check_probability(self.prob)
         super().__post_init__()
 
     def apply(self, feature: ImageFeature) -> ImageFeature:
@@ -172,8 +171,7 @@ class ImageRandomPreprocessing(RandomStep, ImagePreprocessing):
 
     def reseed(self, entropy: Sequence[int]) -> None:
         super().reseed(entropy)
-        if hasattr(self.preprocessing, "reseed"):
-            self.preprocessing.reseed([*entropy, 0])
+        self.preprocessing.reseed([*entropy, 0])
 
 
 class ImageFeatureToTensor(ImagePreprocessing):

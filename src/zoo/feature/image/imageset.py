@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from bigdl.dataset.records import as_sample
+from bigdl.dataset.records import as_samples
 from bigdl.transform.vision.feature import ImageFeature, as_label
 from bigdl.transform.vision.frame import DistributedImageFrame, ImageFrame, LocalImageFrame, read_files
-from bigdl.transform.vision.opencv import image_files, resize
+from bigdl.transform.vision.opencv import given_paths, image_files, resize
 from bigdl.transform.vision.predicted import predict_with
 from bigdl.transform.vision.transformer import FeatureTransformer
 from zoo.feature.preprocessing import Preprocessing
-from zoo.orca.data.file import filesystem_of
+from zoo.orca.data.file import filesystem_of, url_of
 from zoo.orca.engine.base import Placement
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.predict.model import Predictor
@@ -63,9 +63,11 @@ class ImageSet:
         """
         files = image_files(path)
         frame = read_files(files, sc, min_partitions)
-        label_map = _classes(files, path, one_based_label) if with_label else None
-        if label_map is not None:
-            frame = frame.map_features(_Labels(label_map))
+        label_map = None
+        if with_label:
+            classes = _Classes(path)
+            label_map = classes.numbers(files, one_based_label)
+            frame = frame.map_features(lambda features: (_labelled(each, classes, label_map) for each in features))
         if image_codec >= 0 or resize_height > 0 or resize_width > 0:
             frame = frame.map_features(_Decoding(resize_height, resize_width, image_codec))
         made = ImageSet.from_image_frame(frame)
@@ -88,6 +90,11 @@ class ImageSet:
         """A new set of transformed images; a distributed one computes them when something is asked of it."""
         if isinstance(transformer, Preprocessing):
             transformer = _Step(transformer)
+        elif not isinstance(transformer, FeatureTransformer):
+            raise InvalidArgumentError(
+                "transformer must be a Preprocessing, such as ImageResize(256, 256) or ChainedPreprocessing([...]), "
+                f"but is a {type(transformer).__name__}."
+            )
         return self._follow(self._frame.transform(transformer))
 
     def get_image(self, key: str = "floats", to_chw: bool = True) -> Any:
@@ -132,7 +139,7 @@ class ImageSet:
 
     def samples(self) -> Placement:
         """The images as Samples, where they lie."""
-        return self.placement().map(lambda index, images: map(as_sample, images), changes=False)
+        return as_samples(self.placement())
 
     def predict_with(self, predictor: Predictor, batch_size: int = 4, key: str = "predict") -> ImageSet:
         """A new set whose images have what a predictor's model gives for their samples or tensors."""
@@ -142,7 +149,7 @@ class ImageSet:
         """A new set whose images have predictions that were made of `samples()`, in the same order."""
         if isinstance(self._frame, DistributedImageFrame):
             paired = self.placement().zip(predictions, lambda images, made: _predicted(images, made, key))
-            return self._follow(self._frame.follow(paired))
+            return self._follow(DistributedImageFrame.of(paired))
         made = [each for partition in predictions.fetch() for each in partition]
         return self._follow(self._frame.map_features(lambda images: _predicted(images, made, key)))
 
@@ -200,17 +207,47 @@ class _Step(FeatureTransformer):
         return made
 
 
-class _Labels:
-    """Gives images the numbers of the classes whose folders they lie in."""
+class _Classes:
+    """Classes by the folders that images lie in: path/class/image.
 
-    def __init__(self, numbers: dict[str, int]):
-        self.numbers = numbers
+    A path that is a folder has one for each class, whatever is in it; of other paths, patterns and files, the folder
+    of an image is its class.
+    """
 
-    def __call__(self, features: Iterator[ImageFeature]) -> Iterator[ImageFeature]:
-        for feature in features:
-            labelled = feature.copy()
-            labelled["label"] = as_label(self.numbers[_class_of(feature["uri"])])
-            yield labelled
+    def __init__(self, path: Any):
+        self.roots: list[str] = []
+        self.names: set[str] = set()
+        for each in given_paths(path):
+            fs, root = filesystem_of(each)
+            if fs.isdir(root):
+                self.roots.append(url_of(each, root, root).rstrip("/") + "/")
+                folders = [found["name"] for found in fs.ls(root, detail=True) if found["type"] == "directory"]
+                self.names |= {name.rstrip("/").rpartition("/")[2] for name in folders}
+
+    def numbers(self, files: Sequence[str], one_based: bool) -> dict[str, int]:
+        """The number of each class; a folder without images counts, so that another path's numbers are the same."""
+        visible = {name for name in self.names if not name.startswith(("_", "."))}
+        names = sorted(visible | {self.class_of(file) for file in files})
+        return {name: number for number, name in enumerate(names, 1 if one_based else 0)}
+
+    def class_of(self, uri: str) -> str:
+        """The class of an image."""
+        for root in self.roots:
+            if uri.startswith(root):
+                name, slash, _ = uri[len(root) :].partition("/")
+                if not slash:
+                    raise InvalidArgumentError(
+                        f"with_label=True needs a folder for each class, path/class/image, but {uri} lies in {root} "
+                        "itself."
+                    )
+                return name
+        return uri.split("/")[-2]
+
+
+def _labelled(feature: ImageFeature, classes: _Classes, numbers: dict[str, int]) -> ImageFeature:
+    labelled = feature.copy()
+    labelled["label"] = as_label(numbers[classes.class_of(feature["uri"])])
+    return labelled
 
 
 class _Decoding:
@@ -241,19 +278,3 @@ def _predicted(images: Iterable[ImageFeature], predictions: Iterable[Any], key: 
         predicted = image.copy()
         predicted[key] = prediction
         yield predicted
-
-
-def _classes(files: Sequence[str], path: Any, one_based: bool) -> dict[str, int]:
-    """The number of each class, by the folders that images lie in."""
-    roots = {filesystem_of(each.strip())[1].rstrip("/") for each in str(path).split(",")}
-    for file in files:
-        if filesystem_of(file)[1].rpartition("/")[0] in roots:
-            raise InvalidArgumentError(
-                f"with_label=True needs a folder for each class, path/class/image, but {file} lies in {path} itself."
-            )
-    names = sorted({_class_of(file) for file in files})
-    return {name: number for number, name in enumerate(names, 1 if one_based else 0)}
-
-
-def _class_of(uri: str) -> str:
-    return uri.split("/")[-2]

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,6 +57,7 @@ class Checkpoints:
         keep_last: how many are kept, beside the best one; None keeps all.
         monitor: the figure that says which is the best.
         mode: whether the best one is the "min" or the "max".
+        of_model, of_method: plain data beside the state, for those who make the model or the optimizer from its file.
     """
 
     folder: str
@@ -64,6 +65,8 @@ class Checkpoints:
     keep_last: int | None = None
     monitor: str | None = None
     mode: str = "min"
+    of_model: dict[str, Any] = field(default_factory=dict)
+    of_method: dict[str, Any] = field(default_factory=dict)
 
     def path(self, number: int) -> str:
         return _file(self.folder, "model", number)
@@ -80,8 +83,8 @@ class Checkpoints:
         rest = {key: value for key, value in state.items() if key != "models"}
         # The model last: a checkpoint is there when its model is.
         return [
-            (_file(self.folder, f"optimMethod-{self.name}", number), rest),
-            (self.path(number), {"models": state["models"]}),
+            (_file(self.folder, f"optimMethod-{self.name}", number), self.of_method | rest),
+            (self.path(number), self.of_model | {"models": state["models"]}),
         ]
 
     def files(self, number: int) -> list[str]:

@@ -415,7 +415,7 @@ class Estimator(BaseEstimator):
         when = TriggerOr(*triggers) if len(triggers) > 1 else triggers[0] if triggers else None
         with self._checkpoints_folder(fit, resume, bool(triggers)) as (folder, name, state):
             keep = {"keep_last": None if triggers else DEFAULT_KEEP_LAST} | _policy(policies)
-            checkpoints = Checkpoints(folder, name, **keep)
+            checkpoints = Checkpoints(folder, name, **keep, **self._described())
             yield (
                 Saving(
                     checkpoints,
@@ -464,6 +464,10 @@ class Estimator(BaseEstimator):
         chosen = self._wants_summaries or self._summaries.train is not None
         if self._run_folder is not None and not chosen and is_local(self._run_folder):
             self._summaries.to(Path(self._run_folder) / "summary")
+
+    def _described(self) -> dict[str, Any]:
+        """What checkpoints say beside the state; see `Checkpoints`."""
+        return {}
 
     def _checkpoint_name(self) -> str:
         return f"{type(self).__name__}{id(self):x}"

@@ -136,5 +136,6 @@ def _read(spark: SparkSession, path: str) -> dict[str, bytes]:
     return {name: b"".join(parts) for name, parts in files.items()}
 
 
-def _family(cls: type) -> list[type]:
+def _family(cls: Any) -> list[Any]:
+    """A class and all that are derived from it."""
     return [cls, *(each for child in cls.__subclasses__() for each in _family(child))]

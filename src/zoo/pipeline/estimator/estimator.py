@@ -166,7 +166,7 @@ def _data_of(given: Any, name: str) -> tuple[Any, Columns]:
     """What the layer estimator takes for a FeatureSet, or for Samples, and its columns."""
     if hasattr(given, "estimator_data"):
         return given.estimator_data()
-    from zoo.orca.learn.bigdl.records import sample_data
+    from zoo.orca.learn.bigdl.samples import sample_data
 
     try:
         return sample_data(given, name)

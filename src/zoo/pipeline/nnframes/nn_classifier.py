@@ -71,14 +71,16 @@ class NNEstimator(Estimator, HasSettings, TrainingParams, Saved):
         self._settings = first_settings()
 
     def setSamplePreprocessing(self, val: Any) -> NNEstimator:
-        """Use other preprocessings for both: a FeatureLabelPreprocessing, which holds one for each."""
-        parts = [getattr(val, name, None) for name in ("feature_transformer", "label_transformer")]
-        if None in parts:
+        """Use other preprocessings for both: a FeatureLabelPreprocessing, with one for each, or a chain of it."""
+        for each in (val, *getattr(val, "transformers", ())):
+            if hasattr(each, "feature_transformer") and hasattr(each, "label_transformer"):
+                self.feature_preprocessing, self.label_preprocessing = each.feature_transformer, each.label_transformer
+                break
+        else:
             raise InvalidArgumentError(
                 "setSamplePreprocessing takes a FeatureLabelPreprocessing(feature_transformer, label_transformer) of "
                 f"zoo.feature.common, but got a {type(val).__name__}."
             )
-        self.feature_preprocessing, self.label_preprocessing = parts
         self._sample_preprocessing = val
         return self
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from bigdl.transform.vision.opencv import given_paths
 from bigdl.transform.vision.rows import ReadImages
 from bigdl.util.common import get_spark_context
 from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
@@ -23,7 +24,7 @@ class NNImageReader:
 
     @staticmethod
     def readImages(
-        path: str,
+        path: Any,
         sc: Any = None,
         minPartitions: int = 1,
         resizeH: int = -1,
@@ -45,7 +46,7 @@ class NNImageReader:
                 f"resizeH and resizeW must be given both, or none, but are {resizeH} and {resizeW}."
             )
         spark = SparkSession(get_spark_context() if sc is None else sc)
-        paths = [each.strip() for each in path.split(",")]
+        paths = given_paths(path)
         files = _files(spark, paths, minPartitions)
         size = (resizeH, resizeW) if resizeH > 0 else None
         return files.mapInArrow(ReadImages(paths, size, image_codec), SCHEMA)

@@ -51,7 +51,7 @@ class NNModel(Model, BatchParams, Saved):
         return self.feature_preprocessing
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        frame, column, size = prepare(dataset, self.getFeaturesCol(), self.feature_preprocessing)
+        frame, column, size = prepare(dataset, self.getFeaturesCol(), _of_features(self.feature_preprocessing))
         predicted = self._layer_estimator(size).predict(
             frame, self.getBatchSize(), [column], self._head(), self.getPredictionCol(), arrays=True
         )
@@ -117,3 +117,9 @@ class NNClassifierModel(NNModel, ClassParams):
     def _typed(self, predicted: DataFrame) -> DataFrame:
         name = self.getPredictionCol()
         return predicted.withColumn(name, spark_column(name).cast("double"))
+
+
+def _of_features(preprocessing: Any) -> Any:
+    """The part for features of a preprocessing for features and labels; any other as it is."""
+    inner = getattr(preprocessing, "sample_transformer", preprocessing)
+    return getattr(inner, "feature_transformer", inner)

@@ -1,54 +1,23 @@
-"""Samples one by one, in an RDD or on another engine: as training data, predicted, and measured where they lie."""
+"""Samples one by one, in an RDD or on another engine: predicted, and measured where they lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from zoo.orca.data.shard import XShards
 from zoo.orca.engine.base import Placement
 from zoo.orca.errors import InvalidArgumentError
-from zoo.orca.feed.shards import Columns, one_or_all
+from zoo.orca.feed.shards import one_or_all
+from zoo.orca.learn.bigdl.samples import arrays_of
 from zoo.orca.learn.bigdl.training import LayerEstimator
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict.model import Model
 from zoo.orca.learn.records import as_records, batches, map_with_model, placement_of, predict_records, stack
 
-# So many records become one shard: enough to stack at once, few enough to hold beside the shards they become.
-SHARD_ROWS = 1024
 DEFAULT_BATCH_SIZE = 32
-
-
-def sample_data(samples: Any, what: str = "training_rdd") -> tuple[XShards, Columns]:
-    """What an estimator takes, and its columns, for an RDD (Records, a list) of Samples, partition by partition."""
-
-    def shards(index: int, records: Iterable[Any]) -> Iterator[dict[str, Any]]:
-        for chunk in batches(iter(records), SHARD_ROWS):
-            yield shard_of(chunk)
-
-    return XShards.from_placement(placement_of(samples, what).map(shards, changes=False), transient=True), Columns()
-
-
-def shard_of(samples: Sequence[Any]) -> dict[str, Any]:
-    """Samples as one shard: features under "x" and labels, if they have any, under "y"; several arrays are a list."""
-    features, labels = zip(*map(arrays_of, samples), strict=True)
-    shard = {"x": one_or_all(list(stack(features)))}
-    return shard | {"y": one_or_all(list(stack(labels)))} if labels[0] else shard
-
-
-def arrays_of(sample: Any) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """The features and the labels of a sample; an array is one without labels."""
-    if isinstance(sample, np.ndarray):
-        return (sample,), ()
-    if not (hasattr(sample, "features") and hasattr(sample, "labels")):
-        raise InvalidArgumentError(
-            f"Expected records that are Samples, got a {type(sample).__name__}. Make them with "
-            "Sample.from_ndarray(features, labels) of bigdl.util.common."
-        )
-    return tuple(map(_as_array, sample.features)), tuple(map(_as_array, sample.labels))
 
 
 def predict_samples(model: Any, samples: Any, batch_size: int = -1) -> Any:
@@ -93,6 +62,10 @@ def _measure(
         metrics, rows = [each.get_metric("bigdl") for each in methods], 0
         for batch in batches(records, batch_size):
             features, labels = zip(*batch, strict=True)
+            if not labels[0]:
+                raise InvalidArgumentError(
+                    "The samples have no labels to compare outputs with, so nothing is measured."
+                )
             output, target = _as_tensors(model(stack(features))), _as_tensors(one_or_all(list(stack(labels))))
             for metric in metrics:
                 metric(output, target)
@@ -101,16 +74,14 @@ def _measure(
 
     parts = [part for (part,) in map_with_model(pairs, predictor, measure).fetch()]
     rows = sum(count for _, count in parts)
+    if not rows:
+        raise InvalidArgumentError("There are no samples to measure. Expected at least one.")
     measured = []
     for number, method in enumerate(methods):
         metric = method.get_metric("bigdl")
         metric.load_sum(np.sum([states[number] for states, _ in parts], axis=0))
         measured.append((metric.name, metric.value(), rows))
     return measured
-
-
-def _as_array(tensor: Any) -> np.ndarray:
-    return tensor if isinstance(tensor, np.ndarray) else tensor.to_ndarray()
 
 
 def _as_tensors(values: Any) -> Any:

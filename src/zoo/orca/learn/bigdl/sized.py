@@ -115,6 +115,12 @@ class SizedLoss(torch.nn.Module):
         own = getattr(self.loss, "denominator", None)
         return denominator_of(self.loss, output, labels) if own is None else own(output, labels)
 
+    def _orca_rows_part(self, part: float) -> None:
+        if isinstance(self.loss, torch.nn.Module):
+            for each in self.loss.modules():
+                if hasattr(each, "rows_part"):
+                    each.rows_part = part
+
     def _orca_penalty(self) -> Tensor | None:
         (network,) = self._network
         penalty = getattr(network.module, "penalty", None)

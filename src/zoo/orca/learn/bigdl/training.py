@@ -20,8 +20,9 @@ from zoo.orca.learn.bigdl.sized import Network, Size, SizedLoss
 from zoo.orca.learn.callbacks import Callback, ModelCheckpoint
 from zoo.orca.learn.checkpoint import Fit, stamped_folder, without_number
 from zoo.orca.learn.estimator import Gang, as_columns, check_path
-from zoo.orca.learn.optimizers import SGD
+from zoo.orca.learn.optimizers import SGD, Optimizer
 from zoo.orca.learn.optimizers.progress import keep_progress, progress_of
+from zoo.orca.learn.optimizers.saved import described
 from zoo.orca.learn.predict import predict
 from zoo.orca.learn.predict.output import PREDICTION
 from zoo.orca.learn.pytorch.estimator import PyTorchSparkEstimator
@@ -86,7 +87,7 @@ class LayerEstimator(PyTorchSparkEstimator):
         self.model = model
         self._network = Network(module_of(model), feature_size, takes_table(model))
         loss = None if criterion is None else SizedLoss(function_of(criterion), self._network, label_size)
-        self._method = SGD() if optim_method is None else optim_method
+        self._method = SGD() if optim_method is None else _not_a_class(optim_method)
         recipe = TorchRecipe(
             model=self._network, loss=loss, metrics=metrics, seed=seed, **_parts(self._method, self._network.module)
         )
@@ -118,6 +119,7 @@ class LayerEstimator(PyTorchSparkEstimator):
             validation_trigger: when to measure validation_data; checkpoint_trigger, or every epoch, if left out.
         """
         self._recall()
+        self._check_batch_size(data, batch_size, 1)
         trigger = Trigger.convert_trigger(end_trigger)
         if trigger is None:
             raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
@@ -266,6 +268,11 @@ class LayerEstimator(PyTorchSparkEstimator):
     def _run_fit(
         self, data: Any, epochs: range, batch_size: int | None, columns: Columns, *rest: Any, **options: Any
     ) -> list[Outcome]:
+        if not any(each.requires_grad for each in self._network.parameters()):
+            raise InvalidArgumentError(
+                f"{self._name} has no weights to learn: it has none, or all are frozen. Type model.unfreeze(), or give "
+                "it layers with weights, such as Linear(2, 1)."
+            )
         self._look_at(data, columns)
         return super()._run_fit(data, epochs, batch_size, columns, *rest, **options)
 
@@ -295,6 +302,12 @@ class LayerEstimator(PyTorchSparkEstimator):
         yield folder, name, None
         if over_write:
             without_number(folder, name)
+
+    def _described(self) -> dict[str, Any]:
+        """What BigDL's users make of a checkpoint's files: Model.load(model.<n>), OptimMethod.load(optimMethod-...)."""
+        form = getattr(self.model, "checkpoint_form", dict)()
+        method = described(self._method) if isinstance(self._method, Optimizer) else None
+        return {"of_model": form, "of_method": {} if method is None else method | {"shapes": self._shapes()}}
 
     def _look_at(self, data: Any, columns: Columns) -> None:
         """What columns become, and whether tensors are left as a loader made them."""
@@ -339,6 +352,14 @@ def function_of(criterion: Any) -> Callable[[Any, Any], Any]:
             f"of (output, target), but is {criterion!r}."
         )
     return found
+
+
+def _not_a_class(method: Any) -> Any:
+    if isinstance(method, type):
+        raise InvalidArgumentError(
+            f"the optimization method must be an object, but is the class {method.__name__}. Type {method.__name__}()."
+        )
+    return method
 
 
 def takes_table(model: Any) -> bool:

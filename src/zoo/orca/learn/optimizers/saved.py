@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.orca.data.file import exists
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, PathExistsError
-from zoo.orca.learn.checkpoint import read_dict, write_state
+from zoo.orca.learn.checkpoint import need_plain, read_dict, write_state
 from zoo.orca.learn.optimizers import schedule
 from zoo.orca.learn.optimizers.schedule import Scheduler
 
@@ -21,15 +21,29 @@ def save(method: Any, path: str | os.PathLike[str], over_write: bool = False) ->
     if exists(path) and not over_write:
         raise PathExistsError(f"{path} exists already. To replace it type: save(path, overWrite=True).")
     progress = {key: value for key, value in (method.progress or {}).items() if key not in _OF_THIS_PROCESS}
-    state = {"class": _name(type(method)), "made_with": _plain(vars(method)), "progress": progress or None}
-    write_state(path, state)
+    write_state(path, _described(method) | {"progress": progress or None})
+
+
+def described(method: Any) -> dict[str, Any] | None:
+    """What `load` makes an optimizer from, as plain data; None where that cannot be said."""
+    try:
+        form = _described(method)
+        need_plain(form)
+    except (InvalidArgumentError, CheckpointError):
+        return None
+    return form
 
 
 def load(path: str | os.PathLike[str], base: type) -> Any:
-    """Read what `save` wrote: one of the classes that are below a base now, so that reading imports nothing."""
+    """Read what `save` or a checkpoint wrote.
+
+    The class must be below the base already, so that reading a file imports nothing.
+    """
     state = read_dict(os.fspath(path))
-    if not {"class", "made_with", "progress"} <= state.keys():
-        raise CheckpointError(f"{path} holds no optimization method. Expected what OptimMethod.save(path) wrote.")
+    if not {"class", "made_with"} <= state.keys():
+        raise CheckpointError(
+            f"{path} holds no optimization method. Expected what OptimMethod.save(path) or a checkpoint wrote."
+        )
     known = {_name(kind): kind for kind in _below(base)}
     kind = known.get(state["class"])
     if kind is None:
@@ -38,8 +52,18 @@ def load(path: str | os.PathLike[str], base: type) -> Any:
         )
     method: Any = object.__new__(kind)
     vars(method).update(_made(state["made_with"]))
-    method.progress = state["progress"]
+    method.progress = _of_checkpoint(state) if "optimizers" in state else state["progress"]
     return method
+
+
+def _of_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
+    """Where a checkpoint stands; an epoch that it was written in begins anew, as with load_orca_checkpoint."""
+    kept = ("optimizers", "schedulers", "operator", "epoch", "neval", "shapes")
+    return {key: state[key] for key in kept if key in state}
+
+
+def _described(method: Any) -> dict[str, Any]:
+    return {"class": _name(type(method)), "made_with": _plain(vars(method))}
 
 
 def _below(base: type) -> list[type]:

@@ -134,7 +134,8 @@ class Estimator:
             )
         if scheduler_step_freq not in SCHEDULER_STEPS:
             raise InvalidArgumentError(
-                f'scheduler_step_freq must be "batch", "epoch", "score", "manual" or None, but is {scheduler_step_freq!r}.'
+                'scheduler_step_freq must be "batch", "epoch", "score", "manual" or None, but is '
+                f"{scheduler_step_freq!r}."
             )
         if not (isinstance(training_operator_cls, type) and issubclass(training_operator_cls, TrainingOperator)):
             raise InvalidArgumentError(

@@ -133,8 +133,7 @@ class TorchLearner(Learner):
         criterion = self.operator.criterion
         if criterion is not None:
             criterion.row_weights = None if share.weights is None else self._tensor(share.weights)
-            # Means of ranks are weighted, so that their penalties add up to one; sums are not.
-            criterion.penalty_part = share.rows / share.total if criterion.is_sum and share.total else 1.0
+            criterion.rows_part = share.rows / share.total if share.total else 1.0
         return self._tensors(share.batch)
 
     def train_epoch(self, batches: Iterable[Any], info: dict[str, Any]) -> dict[str, Any]:

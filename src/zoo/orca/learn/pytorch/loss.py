@@ -27,10 +27,11 @@ class Criterion:
         tell: called with (loss, denominator) after each call, if set.
         is_sum: whether the loss is a sum over rows, not a mean.
         context: makes what the loss is computed in (autocast).
-        penalty_part: which part of the penalty counts here; see below.
+        rows_part: which part of the rows of a whole batch this rank's are.
 
     A loss of ours may know more, as methods: `_orca_denominator(output, target)`, what its mean divides by if not the
-    rows, and `_orca_penalty()`, a tensor or None: regularization, of which the gradient counts, and not the value.
+    rows; `_orca_penalty()`, a tensor or None: regularization, of which the gradient counts, and not the value; and
+    `_orca_rows_part(part)`, which is told `rows_part` before each call, or 1 where nothing is learned.
     """
 
     def __init__(self, loss: Callable[..., Tensor]):
@@ -40,7 +41,7 @@ class Criterion:
         self.tell: Callable[[Tensor, float | None], None] | None = None
         self.is_sum = getattr(loss, "reduction", "mean") == "sum"
         self.context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
-        self.penalty_part = 1.0
+        self.rows_part = 1.0
 
     def __call__(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
         """The loss; operators of the user's own may have losses of more than two arguments."""
@@ -61,6 +62,9 @@ class Criterion:
         return loss
 
     def _plain(self, output: Any, target: Any, *more: Any, **named: Any) -> Tensor:
+        told = getattr(self.loss, "_orca_rows_part", None)
+        if told is not None:
+            told(self.rows_part if torch.is_grad_enabled() else 1.0)
         loss = _need_scalar(self.loss(output, target, *more, **named))
         self.denominator = None if self.is_sum else denominator_of(self.loss, output, target)
         return loss
@@ -68,7 +72,10 @@ class Criterion:
     def _penalised(self, loss: Tensor) -> Tensor:
         penalty = getattr(self.loss, "_orca_penalty", None) if torch.is_grad_enabled() else None
         amount = None if penalty is None else penalty()
-        return loss if amount is None else loss + self.penalty_part * (amount - amount.detach())
+        if amount is None:
+            return loss
+        # Means of ranks are weighted, so that their penalties add up to one; sums are not.
+        return loss + (self.rows_part if self.is_sum else 1.0) * (amount - amount.detach())
 
     def __getattr__(self, name: str) -> Any:
         """A user's operator may ask its loss for more than calls."""

@@ -187,9 +187,9 @@ class TrainingOperator:
             if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
                 raise InvalidArgumentError(
                     "ReduceLROnPlateau must be told a figure, so it cannot be stepped for you. Pass "
-                    'scheduler_step_freq="score" for the score of the validation data, or "manual", and call '
-                    "self.scheduler.step(figure) in a TrainingOperator, or use an orca optimizer with Plateau "
-                    "(zoo.orca.learn.optimizers.schedule)."
+                    'scheduler_step_freq="score", for the score of the validation data, or '
+                    'scheduler_step_freq="manual", and call self.scheduler.step(figure) in a TrainingOperator, or use '
+                    "an orca optimizer with Plateau (zoo.orca.learn.optimizers.schedule)."
                 )
             scheduler.step()
 

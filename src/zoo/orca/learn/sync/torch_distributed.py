@@ -175,8 +175,8 @@ class GangStore(dist.Store):
         return self  # any thread may ask
 
     # The names by which torch asks for these two.
-    deleteKey = delete_key  # noqa: N815
-    getNumKeys = num_keys  # noqa: N815
+    deleteKey = delete_key
+    getNumKeys = num_keys
 
     def _get(self, keys: list[str], timeout: timedelta) -> list[bytes]:
         try:
