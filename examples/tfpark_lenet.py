@@ -14,9 +14,9 @@ import numpy as np
 
 from bigdl.optim.optimizer import Adam, MaxEpoch, TrainSummary
 from zoo.orca import init_orca_context, stop_orca_context
+from zoo.orca.learn.records import Records
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.pipeline.api.net import TFDataset, TFOptimizer, TFPredictor
-from zoo.orca.learn.records import Records
 
 # The same as `import tensorflow.compat.v1 as tf`, without the remarks that TensorFlow makes when it is imported.
 tf = start_here().compat.v1

@@ -386,6 +386,13 @@ def test_softmax_divides_by_what_its_mode_says():
     assert SoftmaxWithCriterion(0, "BATCH_SIZE").forward(output, target) == pytest.approx(total / 2)
 
 
+def test_a_class_may_be_the_one_that_is_left_out():
+    output, target = torch.from_numpy(STEPS.transpose(0, 2, 1)), torch.from_numpy(STEP_CLASSES).clamp(min=1).long()
+    wanted = functional.cross_entropy(output, target - 1, ignore_index=1)
+    found = SoftmaxWithCriterion(ignore_label=2).forward(output.numpy(), target.numpy())
+    assert found == pytest.approx(float(wanted), rel=1e-5)
+
+
 def test_the_star_import_brings_what_code_counts_on():
     names = ["MSECriterion", "ClassNLLCriterion", "np", "Sample", "JTensor", "create_tmp_path", "SQLContext"]
     assert [name for name in names if name not in globals()] == []

@@ -103,6 +103,13 @@ def test_classes_of_the_catalogue_look_written_out():
         (lambda: net().forward(np.ones((2, 5))), r"cannot take an input of shape \(2, 5\).*mat1"),
         (lambda: CAddTable().forward([np.ones((2, 2)), np.ones((2, 3))]), r"of shape \[\(2, 2\), \(2, 3\)\]"),
         (lambda: LogSoftMax().forward(np.ones((2, 3, 4))), "TimeDistributed"),
+        (lambda: net().predict(np.ones((2, 5))), r"cannot take an input of shape \(2, 5\).*mat1"),
+        (lambda: CAddTable().forward(np.ones((2, 2))), r"CAddTable takes a list of tensors, got one of shape \(2, 2\)"),
+        (lambda: Linear(3, 2).forward([np.ones((2, 3))] * 2), "must be Tensor, not list"),
+        (lambda: Recurrent().forward(np.ones((2, 3, 4))), r"holds no layer yet.*add\(layer\)"),
+        (lambda: Linear("3", 2), "whole numbers from 1 on"),
+        (lambda: Linear(3, -2), "whole numbers from 1 on"),
+        (lambda: Linear(1, 1).set_weights([["one"], [0.0]]), "array of numbers"),
         (lambda: net().set_init_method(init.Zeros()), "weights of its own"),
     ],
 )
@@ -389,8 +396,47 @@ def test_files(tmp_path):
         with pytest.raises(CheckpointError, match="not a file that"):
             Model.load(str(tmp_path / "other"))
     torch.save({"a": 1}, tmp_path / "other")
-    with pytest.raises(InvalidArgumentError, match="not a file that"):
+    with pytest.raises(CheckpointError, match="not a file that"):
         Model.load(str(tmp_path / "other"))
+    Linear(5, 5).saveModel(path, weights, over_write=True)
+    model.save(path, over_write=True)
+    with pytest.raises(CheckpointError, match="weights of another layer"):
+        Model.loadModel(path, weights)
+
+
+def test_a_damaged_file_is_never_read_as_if_it_were_whole(tmp_path):
+    path = tmp_path / "net"
+    model = net()
+    model.save(str(path))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            loaded = Model.load(str(path))
+        except CheckpointError:
+            continue
+        # A byte that says nothing, between the parts of the file.
+        for found, wanted in zip(loaded.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = str(tmp_path / "net")
+    old = net()
+    old.save(path)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            net().save(path, over_write=True)
+    assert os.listdir(tmp_path) == ["net"]
+    np.testing.assert_array_equal(Model.load(path).get_weights()[0], old.get_weights()[0])
+
+    old.save("memory://layers/net")
+    np.testing.assert_array_equal(Model.load("memory://layers/net").get_weights()[0], old.get_weights()[0])
 
 
 def test_a_file_that_names_something_else_as_a_layer_is_refused(tmp_path):

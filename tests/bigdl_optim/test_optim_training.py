@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bigdl.nn.criterion import ClassNLLCriterion, MSECriterion
+from bigdl.nn.layer import Linear, Model, Sequential, Tanh
 from bigdl.optim.optimizer import (
     MAE,
     SGD,
@@ -25,7 +26,7 @@ from bigdl.optim.optimizer import (
     ValidationSummary,
 )
 from bigdl.util.common import Sample
-from zoo.orca.errors import BatchError, InvalidArgumentError
+from zoo.orca.errors import BatchError, CheckpointError, InvalidArgumentError
 from zoo.orca.learn.bigdl.records import evaluate_samples, predict_samples
 from zoo.orca.learn.records import Records, as_records
 
@@ -115,6 +116,41 @@ def test_epochs_are_counted_in_the_method(engine, tmp_path):
     assert not train(MaxEpoch(2), method=loaded)
     assert train(MaxEpoch(3), method=loaded)
     assert loaded.progress["epoch"] == 4
+
+
+@pytest.mark.engines("local")
+def test_training_goes_on_from_the_files_of_a_checkpoint(engine, tmp_path):
+    """As BigDL's users do it: Model.load(model.<n>), OptimMethod.load(optimMethod-<name>.<n>), and an Optimizer."""
+
+    def train(model, method, end):
+        optimizer = Optimizer(model, rows, MSECriterion(), end, 4, method)
+        optimizer.set_checkpoint(EveryEpoch(), str(tmp_path), isOverWrite=False)
+        return optimizer.optimize()
+
+    rows = samples(TARGETS)
+    model = Sequential().add(Linear(3, 4).set_name("first")).add(Tanh()).add(Linear(4, 1)).freeze("first")
+    train(model, SGD(0.1, momentum=0.9, leaningrate_schedule=Step(2, 0.5)), MaxEpoch(4))
+    (folder,) = tmp_path.iterdir()
+
+    again = Model.load(str(folder / "model.7"), allow_pickle=False)
+    method = OptimMethod.load(str(next(folder.glob("optimMethod-*.7"))))
+    assert (method.momentum, method.progress["epoch"], method.progress["neval"]) == (0.9, 3, 7)
+    assert not train(again, method, MaxEpoch(2)).layers[0].module.weight.requires_grad
+    train(again, method, MaxEpoch(4))
+    for found, wanted in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(CheckpointError, match=r"is a folder.*model\.<n>"):
+        Model.load(str(folder))
+
+
+@pytest.mark.engines("local")
+def test_a_checkpoint_of_a_torch_module_says_how_it_is_loaded(engine, tmp_path):
+    optimizer = Optimizer(linear(3, 1), samples(TARGETS), MSECriterion(), MaxEpoch(2), 11)
+    optimizer.set_checkpoint(EveryEpoch(), str(tmp_path))
+    optimizer.optimize()
+    (path,) = tmp_path.glob("*/model")
+    with pytest.raises(CheckpointError, match="load_orca_checkpoint"):
+        Model.load(str(path))
 
 
 def test_a_users_exception_reaches_the_caller(engine):
@@ -218,6 +254,11 @@ def test_what_cannot_work_is_said_in_words(engine, tmp_path):
     scores = torch.nn.Sequential(linear(3, 2), torch.nn.LogSoftmax(1))
     with pytest.raises(BatchError, match=r"from 1 to 2, but there are (1, )?(2, )?3"):
         Optimizer(scores, rows, ClassNLLCriterion(), MaxEpoch(1), 11).optimize()
+
+    def train(model=scores, data=rows, batch_size=4, method=None):
+        return Optimizer(model, data, ClassNLLCriterion(), MaxEpoch(1), batch_size, method).optimize()
+
+    unlabelled = [Sample.from_ndarray(each, []) for each in FEATURES]
     summed = Optimizer(scores, rows, ClassNLLCriterion(), MaxEpoch(1), 11)
     summed.set_val_summary(ValidationSummary(str(tmp_path), "app"))
     with pytest.raises(InvalidArgumentError, match="set_validation"):
@@ -227,6 +268,14 @@ def test_what_cannot_work_is_said_in_words(engine, tmp_path):
         (lambda: Optimizer(scores, [1, 2], ClassNLLCriterion(), MaxEpoch(1), 2).optimize(), "records that are Samples"),
         (lambda: Optimizer(scores, 5, ClassNLLCriterion(), MaxEpoch(1), 2).optimize(), "training_rdd to be an RDD"),
         (lambda: evaluate_samples(scores, rows, 4, ["mae"]), "Expected validation methods"),
+        (lambda: evaluate_samples(scores, [], 4, [MAE()]), "no samples to measure"),
+        (lambda: evaluate_samples(scores, unlabelled, 4, [MAE()]), "no labels to compare"),
+        (lambda: train(data=unlabelled), "the loss compares outputs with labels, but data has none"),
+        (lambda: train(data=(FEATURES, CLASSES)), r"Optimizer.create\(model, \(x, y\)"),
+        (lambda: train(batch_size="four"), "batch_size must be a whole number"),
+        (lambda: train(method=Adam), r"is the class Adam. Type Adam\(\)"),
+        (lambda: train(model=Sequential().add(Tanh())), "no weights to learn"),
+        (lambda: train(model=Linear(3, 3).freeze()), "no weights to learn.*unfreeze"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
             wrong()

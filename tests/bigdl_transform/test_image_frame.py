@@ -71,16 +71,21 @@ def test_images_of_a_folder_here_and_on_the_workers(engine, tmp_path):
         np.testing.assert_array_equal(np.concatenate([shard["y"] for shard in data.collect()]), np.arange(6)[:, None])
     assert network.training  # the user's own module is left as it was
 
-    # Random steps are the same whenever they are computed, and each image has its own.
-    random = ImageFrame.read(str(tmp_path), context_of(engine)).transform(Pipeline([RandomCrop(2, 2)], seed=5))
-    first, again = listed(random.get_image()), listed(random.get_image())
-    np.testing.assert_array_equal(first, again)
+    # Random steps are the same whenever and wherever they are computed.
+    random = Pipeline([RandomCrop(2, 2)], seed=5)
+    here, there, cut = (
+        listed(ImageFrame.read(str(tmp_path), sc, parts).transform(random).get_image())
+        for sc, parts in ((None, 1), (context_of(engine), 1), (context_of(engine), 6))
+    )
+    np.testing.assert_array_equal(here, there)
+    np.testing.assert_array_equal(here, cut)
     parts = ImageFrame.read(str(tmp_path), context_of(engine)).random_split([0.5, 0.5], seed=1)
     uris = [listed(part.get_uri()) for part in parts]
     assert sorted(uris[0] + uris[1]) == sorted(written)
     assert all(uris)
 
 
+@pytest.mark.engines("local", "spark")
 def test_frames_of_arrays_and_labels(engine):
     images = [np.full((4, 4, 3), number, np.float64) for number in range(5)]
     labels = [np.array([number, -number]) for number in range(5)]
@@ -94,8 +99,12 @@ def test_frames_of_arrays_and_labels(engine):
         np.testing.assert_array_equal(listed(moved.get_label()), labels)
         assert listed(moved.get_predict()) == [(None, None)] * 5
     np.testing.assert_array_equal(listed(DistributedImageFrame(rdds[0]).get_image(to_chw=False)), images)
+    fewer = engine.sc.parallelize(labels, 1) if engine.name == "spark" else Records.of(labels, 1)
+    with pytest.raises(InvalidArgumentError, match="the same partitions, but have 2 and 1"):
+        DistributedImageFrame(rdds[0], fewer)
 
 
+@pytest.mark.engines("local")
 def test_images_in_parquet(engine, tmp_path):
     (tmp_path / "images").mkdir()
     written = write_images(tmp_path / "images")
@@ -153,6 +162,8 @@ def test_bad_frames(engine):
         predict_frame(torch.nn.Flatten(), frame, "pool")
     with pytest.raises(InvalidArgumentError, match="weights must be"):
         frame.random_split([0, 0])
+    with pytest.raises(InvalidArgumentError, match=r"sc must be the SparkContext, .* but is a str"):
+        ImageFrame.read(__file__, "local[2]")
     with pytest.raises(InvalidArgumentError, match="image_rdd"):
         DistributedImageFrame(3)
     images, labels = Records.of([np.zeros((2, 2, 3))] * 5, 2), Records.of([1] * 4, 2)

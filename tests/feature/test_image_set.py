@@ -27,7 +27,7 @@ from zoo.feature.image import (
     LocalImageSet,
     RowToImageFeature,
 )
-from zoo.orca.errors import InvalidArgumentError, NotOfferedError, UnknownArgumentError
+from zoo.orca.errors import InvalidArgumentError, InvalidKeyError, NotOfferedError, UnknownArgumentError
 from zoo.orca.learn.records import Records
 
 IMAGE = np.random.default_rng(3).integers(0, 256, (6, 8, 3)).astype(np.uint8)
@@ -49,6 +49,7 @@ def joined(data, key: str) -> np.ndarray:
     return np.concatenate([shard[key] for shard in data.collect()])
 
 
+@pytest.mark.engines("local", "spark")
 def test_images_of_class_folders(engine, tmp_path):
     written = write_images(tmp_path)
     chain = ChainedPreprocessing(
@@ -88,13 +89,31 @@ def test_images_of_class_folders(engine, tmp_path):
         found = made.with_predictions(sums).map_predict(lambda value: value * 2)
         assert [uri for uri, _ in listed(found.get_predict())] == list(written)
         np.testing.assert_allclose([value for _, value in listed(found.get_predict())], np.sum(expected, (1, 2, 3)) * 2)
-    assert ImageSet.read(str(tmp_path), with_label=True).label_map == {"cats": 1, "dogs": 2}
+
+
+def test_classes_by_folders(tmp_path):
+    write_images(tmp_path)
+    numbers = {"cats": 1, "dogs": 2}
+    for path in (str(tmp_path), f"{tmp_path}/", tmp_path, f"{tmp_path}/*", f"{tmp_path}/cats/*,{tmp_path}/dogs/*"):
+        assert ImageSet.read(path, with_label=True).label_map == numbers
+    (tmp_path / "crows").mkdir()  # no image of it here: dogs are 3 nevertheless, as where there are some
+    (tmp_path / "cats" / "0.png").rename(tmp_path / "crows" / "notes.txt")
+    (tmp_path / "dogs" / "small").mkdir()
+    (tmp_path / "dogs" / "0.png").rename(tmp_path / "dogs" / "small" / "0.png")
+    images = ImageSet.read(str(tmp_path), with_label=True)
+    assert images.label_map == {"cats": 1, "crows": 2, "dogs": 3}
+    assert np.ravel(images.get_label()).tolist() == [1, 1, 3, 3, 3]
     with pytest.raises(InvalidArgumentError, match="needs a folder for each class"):
         ImageSet.read(str(tmp_path / "cats"), with_label=True)
     with pytest.raises(InvalidArgumentError, match="both, or none"):
         ImageSet.read(str(tmp_path), resize_height=3)
+    with pytest.raises(InvalidArgumentError, match=r"transformer must be a Preprocessing, .* but is a function"):
+        images.transform(lambda image: image)
+    with pytest.raises(InvalidKeyError, match=r"no 'label'.* target_keys=None"):
+        LocalImageSet([IMAGE]).transform(ChainedPreprocessing([ImageMatToTensor(), ImageSetToSample()]))
 
 
+@pytest.mark.engines("local")
 def test_sets_of_arrays_become_samples(engine):
     images, labels = [IMAGE.astype(np.float32)] * 4, [1, 2, 3, 4]
     chain = ChainedPreprocessing(
@@ -115,6 +134,7 @@ def test_sets_of_arrays_become_samples(engine):
         np.testing.assert_array_equal(joined(data, "y"), [[1], [2], [3], [4]])
 
 
+@pytest.mark.engines("local", "spark")
 def test_feature_sets_of_records(engine):
     samples = [Sample.from_ndarray([np.full(2, n), np.full((1, 2), n)], np.array([n])) for n in range(5)]
     made = FeatureSet.sample_rdd(records_of(engine, samples), memory_type="disk_2", sequential_order=True)
@@ -126,8 +146,35 @@ def test_feature_sets_of_records(engine):
         np.testing.assert_array_equal(joined(data, "y")[:, 0], range(5))
     data, _ = FeatureSet.rdd(records_of(engine, [(np.ones(2), n) for n in range(3)])).estimator_data()
     np.testing.assert_array_equal(joined(data, "y")[:, 0], range(3))
-    data, _ = FeatureSet.rdd(records_of(engine, [np.ones(2)] * 3)).estimator_data()
-    assert all(shard.keys() == {"x"} for shard in data.collect())
+    for records in ([np.ones(2)] * 3, [(np.ones(2), None)] * 3):
+        data, _ = FeatureSet.rdd(records_of(engine, records)).estimator_data()
+        assert all(shard.keys() == {"x"} for shard in data.collect())
+
+
+@pytest.mark.engines("local")
+def test_records_in_their_order(engine):
+    from bigdl.nn.criterion import MSECriterion
+    from bigdl.nn.layer import Linear
+    from bigdl.optim.optimizer import SGD, MaxEpoch
+    from zoo.pipeline.estimator import Estimator
+
+    random = np.random.default_rng(0)
+    x = random.normal(size=(16, 3)).astype(np.float32)
+    y = x.sum(1, keepdims=True)
+    expected = np.zeros((1, 3), np.float32)
+    for start in range(0, 16, 4):
+        rows, labels = x[start : start + 4], y[start : start + 4]
+        expected -= 0.3 * (2 * (rows @ expected.T - labels) * rows).mean(0)
+
+    def trained(**options):
+        model = Linear(3, 1, with_bias=False)
+        model.set_weights([np.zeros((1, 3))])
+        train_set = FeatureSet.sample_rdd(list(map(Sample.from_ndarray, x, y)), **options)
+        Estimator(model, SGD(0.3)).train(train_set, MSECriterion(), MaxEpoch(1), batch_size=4)
+        return model.get_weights()[0]
+
+    np.testing.assert_allclose(trained(shuffle=False), expected, rtol=1e-4)
+    assert not np.allclose(trained(), expected, rtol=1e-2)
 
 
 @pytest.mark.engines("local")
@@ -151,6 +198,8 @@ def test_feature_sets_of_loaders(engine):
         FeatureSet.pytorch_dataloader(loader, "__import__('os')")
     with pytest.raises(InvalidArgumentError, match="but is a int"):
         FeatureSet.pytorch_dataloader(3)
+    with pytest.raises(InvalidArgumentError, match="but returned a list"):
+        FeatureSet.pytorch_dataloader(lambda: [1]).estimator_data()[0]({}, 1)
     with pytest.raises(NotOfferedError, match="has no records for transform"):
         FeatureSet.pytorch_dataloader(loader).transform(ImageHFlip())
     with pytest.raises(InvalidArgumentError, match=r"memory_type must be .* but is 'TAPE'"):

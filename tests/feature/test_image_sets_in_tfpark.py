@@ -9,14 +9,17 @@ from zoo.feature.image import ImageMatToTensor, ImageSet, ImageSetToSample, Loca
 from zoo.orca.learn.records import Records
 
 pytestmark = pytest.mark.engines("local")
-IMAGES = [np.full((2, 2, 3), number, np.float32) for number in range(5)]
-LABELS = [np.array([number]) for number in range(5)]
+IMAGES = [np.full((2, 2, 3), number, np.float32) for number in range(2)]
+LABELS = [np.array([number]) for number in range(2)]
 
 
-def sets():
-    far = ImageSet.from_rdds(Records.of(IMAGES, 2), Records.of(LABELS, 2))
-    for images in (LocalImageSet(IMAGES, LABELS), far):
-        yield images.transform(ImageMatToTensor(format="NHWC")).transform(ImageSetToSample())
+def samples(images: ImageSet) -> ImageSet:
+    return images.transform(ImageMatToTensor(format="NHWC")).transform(ImageSetToSample())
+
+
+def far_samples() -> ImageSet:
+    """On one worker, since each loads TensorFlow; what local sets do with predictions is in test_image_set.py."""
+    return samples(ImageSet.from_rdds(Records.of(IMAGES, 1), Records.of(LABELS, 1)))
 
 
 def predictions(images):
@@ -32,20 +35,21 @@ def test_predictions_of_graphs(engine, tmp_path):
     from zoo.tfpark.estimator import EstimatorSpec
 
     tf = tf2.compat.v1
-    expected = np.arange(5) * 12.0
-    for images in sets():
-        with tf.Graph().as_default(), tf.Session() as session:
-            x = tf.placeholder(tf.float32, [None, 2, 2, 3])
-            net = TFNet.from_session(session, [x], [tf.reduce_sum(x, axis=[1, 2, 3])])
-            np.testing.assert_allclose(predictions(net.predict(images, batch_per_thread=2)), expected)
-            pair = {"image": (tf.float32, [2, 2, 3]), "label": (tf.int32, [1])}
-            dataset = TFDataset.from_image_set(images, **pair, batch_per_thread=2)
-            outputs = [tf.reduce_sum(dataset.feature_tensors, axis=[1, 2, 3])]
-            found = TFPredictor(session, outputs, dataset=dataset).predict()
-            np.testing.assert_allclose(predictions(found), expected)
-            records = Records(dataset.rows.records()).collect()
-            assert [label.tolist() for _, label in records] == [[0], [1], [2], [3], [4]]
-            assert records[0][1].dtype == np.int32
+    expected = np.arange(2) * 12.0
+    images = far_samples()
+    pair = {"image": (tf.float32, [2, 2, 3]), "label": (tf.int32, [1])}
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = tf.placeholder(tf.float32, [None, 2, 2, 3])
+        net = TFNet.from_session(session, [x], [tf.reduce_sum(x, axis=[1, 2, 3])])
+        for each in (images, samples(LocalImageSet(IMAGES, LABELS))):
+            np.testing.assert_allclose(predictions(net.predict(each, batch_per_thread=2)), expected)
+        dataset = TFDataset.from_image_set(images, **pair, batch_per_thread=2)
+        outputs = [tf.reduce_sum(dataset.feature_tensors, axis=[1, 2, 3])]
+        found = TFPredictor(session, outputs, dataset=dataset).predict()
+        np.testing.assert_allclose(predictions(found), expected)
+        records = Records(dataset.rows.records()).collect()
+        assert [label.tolist() for _, label in records] == [[0], [1]]
+        assert records[0][1].dtype == np.int32
 
     def model_fn(features, labels, mode):
         total = tf.reduce_sum(features, axis=[1, 2, 3])
@@ -71,6 +75,5 @@ def test_predictions_of_keras(engine):
 
     layers = [keras.Input((2, 2, 3)), keras.layers.Flatten(), keras.layers.Dense(1, kernel_initializer="ones")]
     model = KerasModel(keras.Sequential(layers))
-    for images in sets():
-        dataset = TFDataset.from_image_set(images, (tf.float32, [2, 2, 3]), batch_per_thread=2)
-        np.testing.assert_allclose(np.ravel(predictions(model.predict(dataset))), np.arange(5) * 12.0)
+    dataset = TFDataset.from_image_set(far_samples(), (tf.float32, [2, 2, 3]), batch_per_thread=2)
+    np.testing.assert_allclose(np.ravel(predictions(model.predict(dataset))), np.arange(2) * 12.0)

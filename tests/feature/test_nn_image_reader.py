@@ -87,6 +87,8 @@ def test_bad_paths_and_images(engine, tmp_path):
     write_images(tmp_path)
     with pytest.raises(PathNotFoundError, match="none"):
         NNImageReader.readImages(str(tmp_path / "none"))
+    with pytest.raises(InvalidArgumentError, match=r"sc must be the SparkContext, .* but is a str"):
+        NNImageReader.readImages(str(tmp_path), "local[2]")
     with pytest.raises(InvalidArgumentError, match="both, or none, but are 3 and -1"):
         NNImageReader.readImages(str(tmp_path), resizeH=3)
     with pytest.raises(Exception, match=r"list\.txt cannot be read as an image"):

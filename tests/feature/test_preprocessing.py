@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bigdl.transform.vision.image import HFlip, ImageFeature, RandomCrop
 from zoo.feature.common import (
     ArrayToTensor,
     BigDLAdapter,
@@ -30,7 +31,12 @@ LEAKED = ["np", "os", "sys", "tempfile", "six", "threading", "warnings", "multip
 
 
 @pytest.mark.parametrize(
-    ("module", "own"), [("zoo.feature.common", "FeatureSet"), ("zoo.feature.image", "ImageChannelNormalize")]
+    ("module", "own"),
+    [
+        ("zoo.feature.common", "FeatureSet"),
+        ("zoo.feature.image", "ImageChannelNormalize"),
+        ("bigdl.transform.vision.image", "Pipeline"),
+    ],
 )
 def test_star_imports_bring_what_they_always_did(module, own):
     names: dict[str, object] = {}
@@ -79,6 +85,9 @@ def test_several_tensors_samples_and_tuples():
     assert ToTuple().transform(1) == (1, None)
     assert SampleToMiniBatch(4).transform(sample) is sample
     assert BigDLAdapter(len).transform([1, 2]) == 2
+    image, step = np.arange(192).reshape(8, 8, 3), BigDLAdapter(RandomCrop(2, 2))
+    first, again = (ChainedPreprocessing(step, seed=1).transform(ImageFeature(image)) for _ in range(2))
+    np.testing.assert_array_equal(first["mat"], again["mat"])
 
 
 def test_a_step_of_ones_own():
@@ -101,7 +110,7 @@ def test_a_step_of_ones_own():
         ),
         (lambda: SeqToMultipleTensors([[2], [2]]).transform([1]), InvalidArgumentError, "but a value has 1"),
         (lambda: SeqToTensor(sise=[2]), UnknownArgumentError, r"Did you mean size=\[2\]\?"),
-        (lambda: ChainedPreprocessing([SeqToTensor(), 3]), InvalidArgumentError, "3 is a int"),
+        (lambda: ChainedPreprocessing([SeqToTensor(), HFlip()]), InvalidArgumentError, r"is a HFlip.*BigDLAdapter\("),
         (lambda: SampleToMiniBatch(0), InvalidArgumentError, "1 record or more"),
         (lambda: Preprocessing().transform(1), NotImplementedError, "must have a method transform"),
     ],

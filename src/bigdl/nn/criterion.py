@@ -57,7 +57,7 @@ MeanAbsolutePercentageCriterion = declare(
 MeanSquaredLogarithmicCriterion = declare(
     "MeanSquaredLogarithmicCriterion", "The mean squared difference of log(1 + value).", losses.squared_logarithmic)
 L1Cost = declare("L1Cost", "The sum of the outputs' absolute values; the target is ignored.", losses.l1,
-                 reduction="sum")
+                 reduction="sum", needs_labels=False)
 
 # Of each row.
 CosineDistanceCriterion = declare(
@@ -95,7 +95,7 @@ GaussianCriterion = declare(
     reduction="sum")
 KLDCriterion = declare(
     "KLDCriterion", "The divergence of [mean, log of the variance] from a standard normal; no target.",
-    losses.kl_to_normal, size_average=True)
+    losses.kl_to_normal, needs_labels=False, size_average=True)
 
 # Of class labels, which count from 1.
 ClassNLLCriterion = declare(

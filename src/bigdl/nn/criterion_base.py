@@ -79,6 +79,7 @@ class Losses(torch.nn.Module):
         function: gives the losses of (output, target, **options), or a pair of them and how much each counts.
         reduction: "mean", "sum" or "none".
         counts: gives how much each counts, without the losses, or None where all count alike.
+        needs_labels: whether the function looks at the target.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class Losses(torch.nn.Module):
         reduction: str,
         options: dict[str, Any],
         counts: Callable[..., Tensor | None] | None = None,
+        needs_labels: bool = True,
     ):
         super().__init__()
+        self.needs_labels = needs_labels
         self.function = function
         self.counts = counts
         self.reduction = reduction
@@ -124,13 +127,14 @@ def declare(
     function: Callable[..., Any],
     reduction: str = "mean",
     counts: Callable[..., Tensor | None] | None = None,
+    needs_labels: bool = True,
     **arguments: Any,
 ) -> Any:
     """A criterion that is only a mapping to a function.
 
     Args:
         says: what the loss is, for its docstring.
-        counts: see `Losses`.
+        counts, needs_labels: see `Losses`.
         arguments: what the constructor takes, with defaults. `size_average` chooses the mean or the sum; where there
             is none, `reduction` says which it is. All others are given to the function, arrays as tensors.
     """
@@ -149,7 +153,7 @@ def declare(
         self.arguments = dict(bound.arguments)
         options = {each: _as_option(value) for each, value in self.arguments.items() if each not in AVERAGES}
         averages = reduction == "mean" if choice is None else self.arguments[choice]
-        self.module = Losses(function, "mean" if averages else "sum", options, counts)
+        self.module = Losses(function, "mean" if averages else "sum", options, counts, needs_labels)
 
     body = {"__init__": construct, "__doc__": says, "__module__": "bigdl.nn.criterion", "__signature__": signature}
     return type(name, (Criterion,), body)

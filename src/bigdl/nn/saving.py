@@ -25,6 +25,19 @@ from zoo.orca.learn.checkpoint import is_folder, write_file
 FORMAT = "bigdl.nn.layer"
 OURS = ("bigdl", "zoo")
 PLAIN = (int, float, str, bool, type(None))
+#: What marks a folder in a zip file.
+FOLDER = 0x10
+#: What reading a file raises that is damaged, or something else.
+UNREADABLE = (
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    NotImplementedError,
+)
 
 
 class Pen:
@@ -202,6 +215,16 @@ def _write(path: str, content: dict[str, Any]) -> None:
     write_file(path, lambda file: file.write(buffer.getvalue()))
 
 
+def _check_whole(path: str, data: io.BytesIO) -> None:
+    """Refuse a damaged file: torch does not look at the sums that it writes, and takes folders for tensors."""
+    with zipfile.ZipFile(data) as whole:
+        folders = (each.filename for each in whole.infolist() if each.external_attr & FOLDER)
+        damaged = whole.testzip() or next(folders, None)
+    if damaged is not None:
+        raise CheckpointError(f"{path} is damaged: {damaged} in it is not what was written")
+    data.seek(0)
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
@@ -212,14 +235,10 @@ def _read(path: str) -> dict[str, Any]:
     with open_file(path) as file:
         data = io.BytesIO(file.read())
     try:
-        with zipfile.ZipFile(data) as whole:
-            damaged = whole.testzip()  # torch does not look at the sums that it writes
-        if damaged is not None:
-            raise CheckpointError(f"{path} is damaged: {damaged} in it is not what was written")
-        data.seek(0)
+        _check_whole(path, data)
         with quantization.quiet():
             held = torch.load(data, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(
             f"{path} is not a file that Layer.save wrote, or is damaged: {_one_line(error)}"
         ) from error

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +82,20 @@ def __getattr__(name: str) -> Any:
     if name in LEAKED:
         return load_leaked(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def brought_along(module: str) -> Callable[[str], Any]:
+    """A module's `__getattr__`, for one whose `__all__` has this one's names, too: they are loaded when asked for.
+
+    Example: ``__getattr__ = brought_along(__name__)``
+    """
+
+    def load(name: str) -> Any:
+        if name in __all__:
+            return getattr(sys.modules[__name__], name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return load
 
 
 class JTensor:

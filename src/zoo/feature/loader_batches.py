@@ -68,6 +68,11 @@ class LoaderCreator:
 
 def chosen_loader(loader: Any, features: str, labels: str) -> Any:
     """A loader whose batches are (features, labels) as the expressions say."""
+    if not hasattr(loader, "collate_fn"):
+        raise InvalidArgumentError(
+            "The function given to FeatureSet.pytorch_dataloader must return a torch.utils.data.DataLoader, but "
+            f"returned a {type(loader).__name__}."
+        )
     changed = copy.copy(loader)
     changed.collate_fn = Chosen(loader.collate_fn, parse(features, "features"), parse(labels, "labels"))
     return changed

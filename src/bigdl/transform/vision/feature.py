@@ -11,6 +11,14 @@ from bigdl.transform.vision.opencv import decode, with_channels
 from bigdl.util.common import Sample
 from zoo.orca.errors import InvalidArgumentError, InvalidKeyError
 
+#: What to type where something is missing in a feature.
+MADE_BY = {
+    "label": "Read images with with_label=True, give labels with the arrays, or leave them out: target_keys=None.",
+    "floats": "Transform it with MatToFloats() first.",
+    "imageTensor": "Transform it with MatToTensor() first.",
+    "sample": "Transform it with MatToTensor() and ImageFrameToSample() first (ImageSetToSample() for an ImageSet).",
+}
+
 
 class ImageFeature(dict[str, Any]):
     """An image and what belongs to it, under these keys as far as they are known:
@@ -97,9 +105,9 @@ class ImageFeature(dict[str, Any]):
     def need(self, key: str) -> Any:
         """What lies under a key, or an error that says what there is."""
         if key not in self:
+            advice = MADE_BY.get(key, "Is a transformer missing that makes it?")
             raise InvalidKeyError(
-                f"The image {self.get('uri', '')} has no {key!r}, only {', '.join(map(repr, sorted(self)))}. Is a "
-                "transformer missing that makes it?"
+                f"The image {self.get('uri', '')} has no {key!r}, only {', '.join(map(repr, sorted(self)))}. {advice}"
             )
         return self[key]
 

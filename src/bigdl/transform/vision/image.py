@@ -9,8 +9,6 @@ array([20., 10.,  0.], dtype=float32)
 
 from __future__ import annotations
 
-from typing import Any
-
 from bigdl.transform.vision.colour import (
     Brightness,
     ChannelNormalize,
@@ -101,9 +99,5 @@ __all__ = [
     *_bigdl.__all__,
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Existing code counts on the star import for these; they are loaded when first asked for.
-    if name in _bigdl.__all__:
-        return getattr(_bigdl, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Existing code counts on the star import for the names of bigdl.util.common.
+__getattr__ = _bigdl.brought_along(__name__)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bigdl.util import common as _bigdl
 from zoo.feature.image.imagePreprocessing import (
     ImageAspectScale,
@@ -80,9 +78,5 @@ __all__ = [
     *_bigdl.__all__,
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Existing code counts on the star import for these; they are loaded when first asked for.
-    if name in _bigdl.__all__:
-        return getattr(_bigdl, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Existing code counts on the star import for the names of bigdl.util.common.
+__getattr__ = _bigdl.brought_along(__name__)

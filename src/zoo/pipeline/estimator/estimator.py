@@ -72,6 +72,7 @@ class Estimator:
         if trigger is not None and validation_set is not None:
             validation, methods = _data_of(validation_set, "validation_set")[0], _methods(validation_method)
         self._estimator.set_criterion(criterion)
+        self._estimator._config |= {"shuffle": getattr(train_set, "shuffle", True)}
         self._estimator.train_until(
             data,
             MaxEpoch(1) if end_trigger is None else end_trigger,

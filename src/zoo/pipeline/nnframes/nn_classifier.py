@@ -19,6 +19,7 @@ from zoo.orca.feed import engine_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.bigdl.preprocessing import prepare
 from zoo.orca.learn.bigdl.training import LayerEstimator, function_of, module_of
+from zoo.orca.learn.optimizers import Adadelta
 from zoo.orca.learn.stage_files import Saved, pickled, unpickled
 from zoo.orca.learn.trigger import MaxEpoch
 from zoo.pipeline.api.torch import TorchOptim
@@ -173,6 +174,8 @@ class NNEstimator(Estimator, HasSettings, TrainingParams, Saved):
         method = self._settings.method
         names = {"learningrate": self.learningRate, "learningrate_decay": self.learningRateDecay}
         wanted = {name: self.getOrDefault(param) for name, param in names.items() if self.isSet(param)}
+        if isinstance(method, Adadelta):
+            wanted.pop("learningrate", None)  # it has none, and does without one here as it did in BigDL
         before = {name: vars(method)[name] for name in wanted if name in vars(method)}
         vars(method).update(wanted)
         try:

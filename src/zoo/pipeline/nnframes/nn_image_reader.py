@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -44,6 +45,10 @@ class NNImageReader:
         if (resizeH > 0) != (resizeW > 0):
             raise InvalidArgumentError(
                 f"resizeH and resizeW must be given both, or none, but are {resizeH} and {resizeW}."
+            )
+        if not isinstance(sc, SparkContext | None):
+            raise InvalidArgumentError(
+                f"sc must be the SparkContext, or None for the active one, but is a {type(sc).__name__}."
             )
         spark = SparkSession(get_spark_context() if sc is None else sc)
         paths = given_paths(path)

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from zoo.orca.engine.session import active_spark_context
 from zoo.orca.feed.columns import spark_column
 from zoo.orca.learn.bigdl.preprocessing import prepare, without_prepared
-from zoo.orca.learn.bigdl.training import LayerEstimator
+from zoo.orca.learn.bigdl.training import LayerEstimator, module_of
+from zoo.orca.learn.predict.output import OutputType
 from zoo.orca.learn.stage_files import Saved, pickled, unpickled
 from zoo.pipeline.nnframes.heads import ClassOf, flat_rows
 from zoo.pipeline.nnframes.params import BatchParams, ClassParams
@@ -33,10 +34,14 @@ class NNModel(Model, BatchParams, Saved):
         NNModel(torch.nn.Linear(2, 1)).setPredictionCol("scores").transform(df)
     """
 
+    #: An array of float a row.
+    _output = OutputType((1,), arrays=True)
+
     def __init__(
         self, model: Any, feature_preprocessing: Any = None, jvalue: Any = None, bigdl_type: str = "float"
     ) -> None:
         super().__init__()
+        module_of(model)
         self.model = model
         self.feature_preprocessing = feature_preprocessing
         self._estimator: tuple[Any, LayerEstimator] | None = None
@@ -53,7 +58,7 @@ class NNModel(Model, BatchParams, Saved):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         frame, column, size = prepare(dataset, self.getFeaturesCol(), _of_features(self.feature_preprocessing))
         predicted = self._layer_estimator(size).predict(
-            frame, self.getBatchSize(), [column], self._head(), self.getPredictionCol(), arrays=True
+            frame, self.getBatchSize(), [column], self._head(), self.getPredictionCol(), self._output
         )
         return self._typed(predicted if frame is dataset else without_prepared(predicted))
 
@@ -94,6 +99,9 @@ class NNClassifierModel(NNModel, ClassParams):
     Of one output value a row the class is 1.0 above the threshold and 0.0 else; of several it is the place of the
     largest, counted from 1 (from 0 where `zeroBasedLabel` says so).
     """
+
+    #: A number a row.
+    _output = OutputType((0,))
 
     threshold: Param[float] = Param(
         Params._dummy(), "threshold", "above it a single output is class 1.0", TypeConverters.toFloat

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 
 import numpy as np
 import pytest
 import torch
 
-from bigdl.nn.criterion import ClassNLLCriterion, MSECriterion
+from bigdl.nn.criterion import AbsCriterion, ClassNLLCriterion, L1Cost, MSECriterion, MultiCriterion
 from bigdl.nn.layer import Linear, LogSoftMax, Sequential, Tanh
 from bigdl.optim.optimizer import SGD, Adam, EveryEpoch, L2Regularizer, Top1Accuracy
 from learning import CLASSES, RAGGED, Rows, global_batches
@@ -17,6 +18,7 @@ from zoo.orca.data import XShards
 from zoo.orca.errors import BatchError, PreconditionError
 from zoo.orca.learn.bigdl import Estimator
 from zoo.orca.learn.bigdl.training import LayerEstimator
+from zoo.orca.learn.callbacks import Callback
 from zoo.orca.learn.metrics import MSE, Accuracy
 from zoo.orca.learn.trigger import MaxEpoch, MaxIteration
 
@@ -53,6 +55,18 @@ def by_hand(module, rows, epochs, weights=None, penalty=0.0, momentum=0.0):
     return net
 
 
+class Dies(Callback):
+    """Its worker dies once, in the middle of the second epoch."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def on_step_end(self, run):
+        if (run.step, run.rank) == (4, 1) and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def assert_alike(module, expected):
     for (name, found), (_, wanted) in zip(module.state_dict().items(), expected.state_dict().items(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6, err_msg=name)
@@ -86,6 +100,37 @@ class TestExactness:
         est.fit(shards(engine, rows), epochs=1, batch_size=BATCH)
 
         assert_alike(model.module, net)
+
+    @pytest.mark.engines("local")
+    def test_sums_and_means_in_one_criterion_equal_one_process(self, engine):
+        rows, results = Rows(ROWS), []
+        criterion = MultiCriterion().add(MSECriterion()).add(AbsCriterion(size_average=False), 0.1).add(L1Cost(), 0.01)
+        for workers in (1, 3):
+            torch.manual_seed(0)
+            model = Sequential().add(Linear(4, CLASSES))
+            LayerEstimator(model, criterion, SGD(0.05), num_workers=workers).fit(
+                shards(engine, rows, "values"), epochs=2, batch_size=BATCH
+            )
+            results.append(model.module)
+        assert_alike(*results)
+
+    @pytest.mark.engines("local")
+    @pytest.mark.parametrize("several", [False, True])
+    def test_a_killed_worker_changes_nothing(self, engine, tmp_path, several):
+        results = []
+        for callbacks in ([], [Dies(tmp_path / "dead")]):
+            torch.manual_seed(0)
+            model = layers(L2Regularizer(0.1))
+            names = [model.layers[0].name(), model.layers[2].name()]
+            method = {names[0]: SGD(0.1), names[1]: Adam(0.05)} if several else SGD(0.1, momentum=0.9)
+            est = LayerEstimator(model, ClassNLLCriterion(), method, num_workers=2)
+            est.fit(shards(engine, Rows(ROWS)), epochs=2, batch_size=BATCH, callbacks=callbacks)
+            results.append(model)
+        assert (tmp_path / "dead").exists()
+        for found, wanted in zip(*(model.get_weights() for model in results), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        if not several:
+            assert (method.progress["epoch"], method.progress["neval"]) == (3, 7)
 
     @pytest.mark.engines("local")
     def test_both_ways_to_clip_one_after_the_other(self, engine):
@@ -221,8 +266,12 @@ class TestDoors:
         assert_alike(third.get_model().module, model.module)
         third.fit(data, 2, BATCH)  # the counters came along
         assert_alike(third.get_model().module, model.module)
+        fourth = Estimator.from_bigdl(model=layers(), **options).load(str(tmp_path / "runs"), is_checkpoint=True)
+        for each in (est, fourth):  # which has the optimizer of the checkpoint, too
+            each.fit(data, 3, BATCH)
+        assert_alike(fourth.get_model().module, model.module)
         losses = est.get_train_summary("Loss")
-        assert [step for step, _, _ in losses] == [1, 2, 3, 4, 5, 6]
+        assert [step for step, _, _ in losses] == list(range(1, 10))
         assert len(est.get_validation_summary("Top1Accuracy")) == 2
 
 
@@ -246,6 +295,10 @@ class TestBadInput:
         narrow = XShards.from_placement(engine.place([[{"x": rows.x[:, :3], "y": rows.classes + 1}]]))
         with pytest.raises(BatchError, match="the model cannot take data"):
             est.fit(narrow, 1)
+        unlabelled = XShards.from_placement(engine.place([[{"x": rows.x}]]))
+        with pytest.raises(ValueError, match="the loss compares outputs with labels, but data has none"):
+            est.fit(unlabelled, 1)
+        Estimator.from_bigdl(model=Linear(4, 1), loss=L1Cost()).fit(unlabelled, 1)  # which needs none
         with pytest.raises(ValueError, match=r"model must be a BigDL layer, a TorchModel or a torch\.nn\.Module"):
             Estimator.from_bigdl(model="net")
         with pytest.raises(ValueError, match=r"the criterion must be a BigDL criterion such as MSECriterion\(\)"):

@@ -10,13 +10,18 @@ from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.bigdl.preprocessing import prepare, without_prepared
 from zoo.orca.learn.bigdl.sized import as_sizes
 from zoo.orca.learn.bigdl.training import LayerEstimator
+from zoo.orca.learn.checkpoint import read_checkpoint
 from zoo.orca.learn.estimator import as_columns, check_epochs, check_path
-from zoo.orca.learn.predict.output import PREDICTION
+from zoo.orca.learn.optimizers import Optimizer
+from zoo.orca.learn.optimizers.saved import made
+from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.learn.trigger import MaxEpoch
 
 SPARK_FRAME = "Spark DataFrame"
 _KINDS = ("XShards", SPARK_FRAME, "Ray Dataset", "pandas DataFrame", "arrays")
 _SUMMARIES = ("Loss", "LearningRate", "Throughput")
+# What `flat_rows` gives for a row: an array of float.
+_ROW_OF_VALUES = OutputType((1,), arrays=True)
 
 
 class Estimator:
@@ -131,7 +136,7 @@ class BigDLEstimator(LayerEstimator):
             self._preprocessing = before
         if kind_of(data) != SPARK_FRAME:
             return super().predict(prepared, batch_size, columns.features)
-        found = super().predict(prepared, batch_size, columns.features, flat_rows, PREDICTION, True)
+        found = super().predict(prepared, batch_size, columns.features, flat_rows, PREDICTION, _ROW_OF_VALUES)
         return without_prepared(found)
 
     def evaluate(  # type: ignore[override]
@@ -170,11 +175,11 @@ class BigDLEstimator(LayerEstimator):
         path = check_path(checkpoint, "checkpoint")
         model, metrics = self.model, self._recipe.metrics
         if not is_checkpoint:
-            from bigdl.nn.layer import Model  # type: ignore[import-untyped]
+            from bigdl.nn.layer import Model
 
             model = Model.loadModel(f"{path}.bigdl", f"{path}.bin")
         self._loss = self._loss if loss is None else loss
-        method = self._method if optimizer is None else optimizer
+        method = self._brought(path, is_checkpoint) if optimizer is None else optimizer
         self._recipe = self._recipe_of(model, self._loss, method, metrics)
         features, labels = self._preprocessing
         self._preprocessing = (feature_preprocessing or features, label_preprocessing or labels)
@@ -182,6 +187,14 @@ class BigDLEstimator(LayerEstimator):
         if is_checkpoint:
             self.load_orca_checkpoint(path)
         return self
+
+    def _brought(self, path: str, is_checkpoint: bool) -> Any:
+        """The optimizer that a checkpoint was written with, where that is another than the estimator's."""
+        state = read_checkpoint(path) if is_checkpoint else {}
+        if "class" not in state:
+            return self._method
+        method = made(state, path, Optimizer)
+        return self._method if type(method) is type(self._method) else method
 
     def get_train_summary(self, tag: str | None = None) -> list[list[float]] | None:
         """[iteration, value, time] of "Loss", "LearningRate" or "Throughput"; None when no summary is written."""

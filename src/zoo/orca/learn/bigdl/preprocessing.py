@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, is_vector, missing_column, spark_column
-from zoo.orca.learn.bigdl.sized import Size
 from zoo.orca.optional import require
+
+if TYPE_CHECKING:
+    from zoo.orca.learn.bigdl.sized import Size  # which loads torch; the workers that compute columns need none
 
 PREPARED = "__orca_prepared"
 

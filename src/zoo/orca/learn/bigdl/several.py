@@ -114,6 +114,9 @@ class SeveralMethods(Optimizer):
 class PartsOptimizer(torch.optim.Optimizer):
     """A torch optimizer that steps several, each over its own parameters."""
 
+    #: Members know their own parameters, not slices of them.
+    elementwise = False
+
     def __init__(self, members: list[torch.optim.Optimizer]):
         self.members = members
         super().__init__([group for member in members for group in member.param_groups], {})

@@ -50,6 +50,8 @@ class Network(torch.nn.Module):
             output = self.module(inputs) if self.as_table else self.module(*inputs)
         else:
             output = self.module(*inputs)
+        if not self.raw:
+            output = with_rows(output, len(inputs[0]))
         return output if self.head is None else self.head(output)
 
     def _inputs(self, features: Sequence[Tensor]) -> list[Tensor]:
@@ -115,6 +117,14 @@ class SizedLoss(torch.nn.Module):
         own = getattr(self.loss, "denominator", None)
         return denominator_of(self.loss, output, labels) if own is None else own(output, labels)
 
+    @property
+    def _orca_needs_labels(self) -> bool:
+        """Whether the loss, one of torch's or BigDL's, looks at labels; functions of the user's own may not."""
+        if not isinstance(self.loss, torch.nn.Module):
+            return self.loss in _CLASS_FUNCTIONS
+        losses = torch.nn.modules.loss._Loss
+        return any(isinstance(each, losses) or getattr(each, "needs_labels", False) for each in self.loss.modules())
+
     def _orca_rows_part(self, part: float) -> None:
         if isinstance(self.loss, torch.nn.Module):
             for each in self.loss.modules():
@@ -147,6 +157,18 @@ def as_sizes(size: Size, what: str) -> list[tuple[int, ...]] | None:
 def as_rows(column: Tensor) -> Tensor:
     """A number a row as a tensor of one value a row."""
     return column.unsqueeze(1) if column.ndim == 1 else column
+
+
+def with_rows(output: Any, rows: int) -> Any:
+    """A model's output with a first dimension of rows, which models that squeeze lose where there is one row.
+
+    >>> with_rows(torch.zeros(3), 1).shape, with_rows(torch.zeros(()), 1).shape, with_rows(torch.zeros(1, 3), 1).shape
+    (torch.Size([1, 3]), torch.Size([1]), torch.Size([1, 3]))
+    """
+    if isinstance(output, list | tuple):
+        return type(output)(with_rows(each, rows) for each in output) if type(output) in (list, tuple) else output
+    lost = isinstance(output, Tensor) and rows == 1 and (output.ndim == 0 or len(output) != 1)
+    return output.unsqueeze(0) if lost else output
 
 
 def side_by_side(columns: Sequence[Tensor]) -> Tensor:

@@ -21,10 +21,10 @@ from zoo.orca.learn.callbacks import Callback, ModelCheckpoint
 from zoo.orca.learn.checkpoint import Fit, stamped_folder, without_number
 from zoo.orca.learn.estimator import Gang, as_columns, check_path
 from zoo.orca.learn.optimizers import SGD, Optimizer
-from zoo.orca.learn.optimizers.progress import keep_progress, progress_of
+from zoo.orca.learn.optimizers.progress import at_rate, keep_progress, progress_of
 from zoo.orca.learn.optimizers.saved import described
 from zoo.orca.learn.predict import predict
-from zoo.orca.learn.predict.output import PREDICTION
+from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.learn.pytorch.estimator import PyTorchSparkEstimator
 from zoo.orca.learn.pytorch.predictor import TorchPredictor
 from zoo.orca.learn.pytorch.recipe import TorchRecipe
@@ -165,14 +165,14 @@ class LayerEstimator(PyTorchSparkEstimator):
         feature_cols: Any = None,
         head: Callable[[Any], Any] | None = None,
         prediction_col: str = PREDICTION,
-        arrays: bool = False,
+        output: OutputType | None = None,
     ) -> Any:
         """The model's output for every row, in the data's order and of the data's kind.
 
         Args:
             head: what becomes of the outputs of a batch, on the workers.
-            prediction_col, arrays: the name of a DataFrame's new column, and whether it holds arrays of float instead
-                of ML vectors.
+            prediction_col: the name of a DataFrame's new column.
+            output: what the model (with its head) gives, where that is known.
         """
         columns = as_columns(feature_cols, None)
         size = self._check_batch_size((), batch_size, 1) if batch_size is not None else self._predict_batch_size
@@ -186,7 +186,7 @@ class LayerEstimator(PyTorchSparkEstimator):
             self._known_shapes,
             self.squeeze,
             prediction_col,
-            arrays,
+            output,
         )
 
     def get_model(self) -> Any:
@@ -236,12 +236,19 @@ class LayerEstimator(PyTorchSparkEstimator):
         self._where = TrainState()
         known = progress_of(self._progress_key)
         if known is not None and self._is_of_this_model(known):
+            # The rate may be another by now than the one that the last call trained with.
+            known = at_rate(known, self._rate)
             self._state |= {key: known[key] for key in _OF_OPTIMIZER if key in known}
             self._where = TrainState(epoch=known["epoch"], neval=known["neval"], records=known.get("records", 0))
 
     @property
     def _progress_key(self) -> Any:
         return self if isinstance(self._method, Mapping) else self._method
+
+    @property
+    def _rate(self) -> float | None:
+        """The rate to train with; None where there is not one for all."""
+        return getattr(self._method, "learningrate", None)
 
     def _is_of_this_model(self, progress: dict[str, Any]) -> bool:
         module = progress.get("module")
@@ -263,7 +270,8 @@ class LayerEstimator(PyTorchSparkEstimator):
         progress = {key: state[key] for key in _OF_OPTIMIZER if key in state}
         where = {"epoch": self._where.epoch, "neval": self._where.neval, "records": self._where.records}
         module = weakref.ref(self._network.module)
-        keep_progress(self._progress_key, progress | where | {"shapes": self._shapes(), "module": module})
+        kept = {"shapes": self._shapes(), "module": module, "rate": self._rate}
+        keep_progress(self._progress_key, progress | where | kept)
 
     def _run_fit(
         self, data: Any, epochs: range, batch_size: int | None, columns: Columns, *rest: Any, **options: Any
@@ -305,7 +313,7 @@ class LayerEstimator(PyTorchSparkEstimator):
 
     def _described(self) -> dict[str, Any]:
         """What BigDL's users make of a checkpoint's files: Model.load(model.<n>), OptimMethod.load(optimMethod-...)."""
-        form = getattr(self.model, "checkpoint_form", dict)()
+        form: dict[str, Any] = getattr(self.model, "checkpoint_form", dict)()
         method = described(self._method) if isinstance(self._method, Optimizer) else None
         return {"of_model": form, "of_method": {} if method is None else method | {"shapes": self._shapes()}}
 

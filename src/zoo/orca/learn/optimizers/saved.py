@@ -39,7 +39,11 @@ def load(path: str | os.PathLike[str], base: type) -> Any:
 
     The class must be below the base already, so that reading a file imports nothing.
     """
-    state = read_dict(os.fspath(path))
+    return made(read_dict(os.fspath(path)), os.fspath(path), base)
+
+
+def made(state: dict[str, Any], path: str, base: type) -> Any:
+    """The optimizer of a file, or of a checkpoint, that was read."""
     if not {"class", "made_with"} <= state.keys():
         raise CheckpointError(
             f"{path} holds no optimization method. Expected what OptimMethod.save(path) or a checkpoint wrote."
@@ -59,7 +63,7 @@ def load(path: str | os.PathLike[str], base: type) -> Any:
 def _of_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
     """Where a checkpoint stands; an epoch that it was written in begins anew, as with load_orca_checkpoint."""
     kept = ("optimizers", "schedulers", "operator", "epoch", "neval", "shapes")
-    return {key: state[key] for key in kept if key in state}
+    return {key: state[key] for key in kept if key in state} | {"rate": state["made_with"].get("learningrate")}
 
 
 def _described(method: Any) -> dict[str, Any]:

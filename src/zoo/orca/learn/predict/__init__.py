@@ -11,7 +11,7 @@ from zoo.orca.learn.predict.arrays import predict_arrays
 from zoo.orca.learn.predict.model import Predictor, load_once, takes_text
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.learn.predict.ray_dataset import predict_ray_dataset
-from zoo.orca.learn.predict.sample import spark_sample
+from zoo.orca.learn.predict.sample import NoFirstRowError, spark_sample
 from zoo.orca.learn.predict.shards import predict_xshards
 from zoo.orca.learn.predict.spark import predict_spark
 
@@ -36,21 +36,28 @@ def predict(
     known_shapes: Mapping[str, tuple[int, ...]] | None = None,
     squeeze: bool = False,
     prediction_col: str = PREDICTION,
-    arrays: bool = False,
+    output: OutputType | None = None,
 ) -> Any:
     """The model's prediction for every row of data of any kind, as the same kind of data.
 
     Args:
         sample, known_shapes: what is known of a Spark DataFrame's features; see `spark_sample`.
-        prediction_col, arrays: what a Spark DataFrame's new column is called, and whether it holds arrays of float
-            where it would hold ML vectors.
+        prediction_col: what a Spark DataFrame's new column is called.
+        output: what the model gives, where that is known; then a DataFrame may be empty, and a stream of any shape.
     """
     kind = kind_of(data)
     if kind == "XShards":
         return predict_xshards(data, predictor, batch_size, feature_cols, squeeze)
     if kind == "Spark DataFrame":
-        features = spark_sample(data, feature_cols, known_shapes, sample, takes_text(predictor))
-        output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze, arrays)
+        try:
+            features = spark_sample(data, feature_cols, known_shapes, sample, takes_text(predictor))
+        except NoFirstRowError:
+            if output is None:
+                raise
+        else:
+            # Tried even if it is known what comes out: what a model cannot take is told here, as its own exception.
+            arrays = output is not None and output.arrays
+            output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze, arrays)
         return predict_spark(data, predictor, batch_size, feature_cols, output, prediction_col)
     if kind == "Ray Dataset":
         return predict_ray_dataset(data, predictor, batch_size, feature_cols, squeeze)

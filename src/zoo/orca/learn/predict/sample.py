@@ -14,6 +14,12 @@ from zoo.orca.learn.predict.model import blank_rows, read_arguments
 from zoo.orca.optional import require
 
 ROWS = 2
+
+
+class NoFirstRowError(InvalidArgumentError):
+    """The shape of a column is in its rows, and there is none to look at."""
+
+
 _DTYPES = {
     "boolean": np.bool_,
     "tinyint": np.int8,
@@ -75,13 +81,13 @@ def _given(sample: Any, feature_cols: Sequence[str], text: bool) -> list[np.ndar
 def _first_row(df: Any, feature_cols: Sequence[str], unknown: Sequence[str], text: bool) -> tuple[np.ndarray, ...]:
     listed = ", ".join(map(repr, unknown))
     if df.isStreaming:
-        raise InvalidArgumentError(
+        raise NoFirstRowError(
             f"the length of the arrays in {listed} is not known, and a streaming DataFrame has no first row to look "
             "at. Pass sample=: a pandas frame of one row with the feature columns, or a tuple of arrays of one row."
         )
     table = df.select(*map(spark_column, feature_cols)).limit(1).toArrow()
     if table.num_rows == 0:
-        raise InvalidArgumentError(
+        raise NoFirstRowError(
             f"the DataFrame has no rows, so the length of the arrays in {listed} is not known. Look at the filter or "
             "the path it came from, or pass sample=: a pandas frame of one row with the feature columns."
         )

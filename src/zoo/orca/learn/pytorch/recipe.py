@@ -72,7 +72,7 @@ class TorchRecipe:
     def check_unlabelled(self, what: str) -> None:
         """Raise a typed error if the loss cannot do without labels; a loss of the user's own is given -1 for each."""
         criterion = self.build_criterion() if self.operator_cls is TrainingOperator else None
-        if criterion is None or not _is_torchs_own(criterion.loss):
+        if criterion is None or not _needs_labels(criterion.loss):
             return
         raise InvalidArgumentError(
             f"the loss compares outputs with labels, but {what} has none. Give them: label_cols=[...] for columns, "
@@ -218,8 +218,10 @@ def call_creator(creator: Callable[..., Any], *arguments: Any) -> Any:
     return creator(*arguments[:takes])
 
 
-def _is_torchs_own(loss: Any) -> bool:
-    """Whether it is one of torch's losses, all of which compare with labels."""
+def _needs_labels(loss: Any) -> bool:
+    """Whether it is one of torch's losses, all of which compare with labels, or says itself that it does."""
+    if getattr(loss, "_orca_needs_labels", False):
+        return True
     return isinstance(loss, torch.nn.modules.loss._Loss) or getattr(loss, "__module__", "") == "torch.nn.functional"
 
 

@@ -186,7 +186,8 @@ class Replica:
         return (ShardedUpdate if sharded and can_be_sharded(optimizer) else ReplicatedUpdate)(self, optimizer)
 
     def _warn_of_whole_updates(self, sharded: bool) -> None:
-        whole = {type(update.optimizer).__name__ for update in self._updates if not isinstance(update, ShardedUpdate)}
+        optimizers = [type(update.optimizer) for update in self._updates if not isinstance(update, ShardedUpdate)]
+        whole = {kind.__name__ for kind in optimizers if not hasattr(kind, "elementwise")}
         if sharded and whole and self.group.world_size > 1 and self.group.rank == 0:
             logger.warning(
                 "%s is not known to update every element alone, so every rank makes the whole update and keeps the "

@@ -10,6 +10,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.learn.optimizers.progress import groups_at
 from zoo.pipeline.api.torch.utils import trainable_param
 
 #: When a scheduler steps, by the published names.
@@ -137,11 +138,8 @@ def _beside(optimizer: torch.optim.Optimizer, copied: Mapping[str, Any]) -> dict
 
 def _set_rate(optimizer: torch.optim.Optimizer, scheduler: Any, rate: float) -> None:
     """Begin with another rate; what a scheduler has made of the old one it makes of the new one."""
-    for group in optimizer.param_groups:
-        first = group.get("initial_lr", group["lr"])
-        group["lr"] = rate * (group["lr"] / first if first else 1.0)
-        if "initial_lr" in group:
-            group["initial_lr"] = rate
+    for group, changed in zip(optimizer.param_groups, groups_at(optimizer.param_groups, rate), strict=True):
+        group.update(changed)
     for each in [scheduler, *getattr(scheduler, "_schedulers", [])] if scheduler is not None else []:
         if hasattr(each, "base_lrs"):
             each.base_lrs = [rate] * len(optimizer.param_groups)
