@@ -20,13 +20,11 @@ from bigdl.nn.base import Layer
 from bigdl.nn.parts import Part
 from zoo.orca.data.file import exists, open_file
 from zoo.orca.errors import CheckpointError, NotPicklableError, PathExistsError
-from zoo.orca.learn.checkpoint import is_folder, write_file
+from zoo.orca.learn.checkpoint import check_whole, is_folder, write_file
 
 FORMAT = "bigdl.nn.layer"
 OURS = ("bigdl", "zoo")
 PLAIN = (int, float, str, bool, type(None))
-#: What marks a folder in a zip file.
-FOLDER = 0x10
 #: What reading a file raises that is damaged, or something else.
 UNREADABLE = (
     pickle.UnpicklingError,
@@ -215,16 +213,6 @@ def _write(path: str, content: dict[str, Any]) -> None:
     write_file(path, lambda file: file.write(buffer.getvalue()))
 
 
-def _check_whole(path: str, data: io.BytesIO) -> None:
-    """Refuse a damaged file: torch does not look at the sums that it writes, and takes folders for tensors."""
-    with zipfile.ZipFile(data) as whole:
-        folders = (each.filename for each in whole.infolist() if each.external_attr & FOLDER)
-        damaged = whole.testzip() or next(folders, None)
-    if damaged is not None:
-        raise CheckpointError(f"{path} is damaged: {damaged} in it is not what was written")
-    data.seek(0)
-
-
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
@@ -235,7 +223,7 @@ def _read(path: str) -> dict[str, Any]:
     with open_file(path) as file:
         data = io.BytesIO(file.read())
     try:
-        _check_whole(path, data)
+        check_whole(data)
         with quantization.quiet():
             held = torch.load(data, map_location="cpu", weights_only=True)
     except UNREADABLE as error:

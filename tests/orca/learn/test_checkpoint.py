@@ -132,6 +132,17 @@ class TestRefused:
         with pytest.raises(CheckpointError, match=r"line.pt cannot be read: it is damaged"):
             regression().load(str(path))
 
+    def test_one_changed_bit_of_a_weight(self, tmp_path):
+        path = tmp_path / "line.pt"
+        est = regression()
+        est.save(str(path))
+        whole = bytearray(path.read_bytes())
+        where = whole.index(weights(est.get_model()).astype(np.float32).tobytes()[:4])
+        whole[where] ^= 1
+        path.write_bytes(whole)
+        with pytest.raises(CheckpointError, match=r"it is damaged.*is not what was written"):
+            regression().load(str(path))
+
     def test_a_damaged_optimizer_file(self, tmp_path):
         regression().save(str(tmp_path / "line.pt"))
         (tmp_path / "line_optim.pt").write_bytes(b"half")

@@ -12,6 +12,7 @@ import os
 import re
 import time
 import uuid
+import zipfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ _MODEL = re.compile(r"model(?:\.(\d+))?")
 _NO_NUMBER = 0
 _ASIDE = re.compile(r"\.(?:model|optimMethod-.*)\.\d+\.[0-9a-f]{32}")
 _FIT = "fit.json"
+# What marks a folder in a zip file.
+_ZIP_FOLDER = 0x10
 # What torch reads back with weights_only=True, beside its own types; of exactly these types.
 _PLAIN = {type(None), bool, int, float, complex, str, bytes, bytearray}
 _PLAIN_DICTS = {dict, OrderedDict, Counter}
@@ -285,6 +288,7 @@ def read_state(path: str | os.PathLike[str]) -> Any:
     torch = require("torch", "Reading a checkpoint")
     with _opened(path) as file:
         try:
+            check_whole(file)
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:
             raise CheckpointError(
@@ -292,6 +296,18 @@ def read_state(path: str | os.PathLike[str]) -> Any:
                 "save() or torch.save(model.state_dict(), path) writes. "
                 f"({type(error).__name__}: {str(error).partition(chr(10))[0]})"
             ) from error
+
+
+def check_whole(file: IO[bytes]) -> None:
+    """Raise `zipfile.BadZipFile` for a damaged file: torch does not look at the sums that it writes, and takes folders
+    for tensors. Files of torch's older form have none."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as parts:
+            folders = (each.filename for each in parts.infolist() if each.external_attr & _ZIP_FOLDER)
+            damaged = parts.testzip() or next(folders, None)
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"{damaged} in it is not what was written")
+    file.seek(0)
 
 
 @contextmanager

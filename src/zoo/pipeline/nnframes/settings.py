@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +43,10 @@ class Settings:
         is_torchs = isinstance(method, torch.optim.Optimizer | torch.optim.lr_scheduler.LRScheduler)
         made = TorchOptim.from_pytorch(method, _decay_of(method)) if is_torchs else method
         if not isinstance(made, Optimizer | TorchOptim):
+            got = f"the class {method.__name__}" if isinstance(method, type) else f"a {type(method).__name__}"
             raise InvalidArgumentError(
                 "setOptimMethod takes an optim method such as Adam(1e-3) of bigdl.optim.optimizer, a TorchOptim, or a "
-                f"torch optimizer, but got a {type(method).__name__}."
+                f"torch optimizer, but got {got}."
             )
         self.optim_method, self.method = method, made
 
@@ -102,6 +104,8 @@ class HasSettings:
 
     def setCheckpoint(self, path: str, trigger: Any, isOverWrite: bool = True) -> Any:
         """Write checkpoints into folders of a path when a trigger fires."""
+        if not path or not isinstance(path, str | os.PathLike):
+            raise InvalidArgumentError(f'setCheckpoint takes a folder, such as "/tmp/checkpoints", but got {path!r}.')
         self._settings.checkpoint = [path, trigger, isOverWrite]
         return self
 

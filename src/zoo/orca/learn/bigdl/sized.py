@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.modules.loss import _Loss
 
 from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.pytorch.loss import denominator_of, explain, words
@@ -80,6 +81,9 @@ class SizedLoss(torch.nn.Module):
         self._network = (network,)  # in a tuple, for it is no part of the loss
         is_module = isinstance(loss, torch.nn.Module)
         self._wants_classes = isinstance(loss, _CLASS_LOSSES) if is_module else loss in _CLASS_FUNCTIONS
+        self._is_torchs = (
+            type(loss).__module__ == _Loss.__module__ or getattr(loss, "__module__", "") == functional.__name__
+        )
 
     @property
     def reduction(self) -> str:
@@ -110,6 +114,8 @@ class SizedLoss(torch.nn.Module):
             target = made[0] if len(made) == 1 else made
         if self._wants_classes and isinstance(output, Tensor) and target.numel() == len(output):
             return target.reshape(-1).long()
+        if self._is_torchs and isinstance(output, Tensor) and target.shape == (*output.shape, 1) and output.ndim == 1:
+            return target[:, 0]  # beside a column torch would compare every row with every other
         return target
 
     def _orca_denominator(self, output: Any, target: Any) -> float | None:
@@ -122,8 +128,7 @@ class SizedLoss(torch.nn.Module):
         """Whether the loss, one of torch's or BigDL's, looks at labels; functions of the user's own may not."""
         if not isinstance(self.loss, torch.nn.Module):
             return self.loss in _CLASS_FUNCTIONS
-        losses = torch.nn.modules.loss._Loss
-        return any(isinstance(each, losses) or getattr(each, "needs_labels", False) for each in self.loss.modules())
+        return any(isinstance(each, _Loss) or getattr(each, "needs_labels", False) for each in self.loss.modules())
 
     def _orca_rows_part(self, part: float) -> None:
         if isinstance(self.loss, torch.nn.Module):
