@@ -7,7 +7,7 @@ import pytest
 import torch
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
-from pyspark.ml.feature import StandardScaler, VectorAssembler
+from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import SparkSession
@@ -35,11 +35,11 @@ def points(spark):
     """Two clouds of points, of the classes 1 and 2."""
     random = np.random.default_rng(0)
     rows = []
-    for number in range(40):
+    for number in range(24):
         label = number % 2 + 1
         center = 2.0 * (-1) ** label
         rows.append((*random.normal(center, 0.7, size=2).tolist(), float(label)))
-    return spark.createDataFrame(rows, "x double, y double, label double").coalesce(2)
+    return spark.createDataFrame(rows, "x double, y double, label double").coalesce(1)
 
 
 def net(outputs: int = 2) -> torch.nn.Module:
@@ -50,18 +50,19 @@ def net(outputs: int = 2) -> torch.nn.Module:
 def test_one_output_is_a_class_by_its_threshold_and_several_by_the_largest(spark):
     frame = spark.createDataFrame([([0.2],), ([0.5],), ([0.7],)], "features array<double>").coalesce(1)
     same = torch.nn.Identity()
-    found = [NNClassifierModel(same).setThreshold(each).transform(frame).collect() for each in (0.5, 0.8)]
-    assert [[row["prediction"] for row in rows] for rows in found] == [[0, 0, 1], [0, 0, 0]]
+
+    def classes(frame, model):
+        predicted = model.transform(frame)
+        assert dict(predicted.dtypes)["prediction"] == "double"
+        return [row["prediction"] for row in predicted.collect()]
+
     assert NNClassifierModel(same).getThreshold() == 0.5
+    assert classes(frame, NNClassifierModel(same)) == [0, 0, 1]
+    assert classes(frame, NNClassifierModel(same).setThreshold(0.8)) == [0, 0, 0]
 
     several = spark.createDataFrame([([0.2, 0.5, 0.3],), ([0.7, 0.1, 0.2],)], "features array<double>").coalesce(1)
-    for model in (same, TorchModel.from_pytorch(same)):
-        predicted = NNClassifierModel(model).transform(several)
-        assert dict(predicted.dtypes)["prediction"] == "double"
-        assert [row["prediction"] for row in predicted.collect()] == [2.0, 1.0]
-    assert [
-        row["prediction"] for row in NNClassifierModel(same).setZeroBasedLabel(True).transform(several).collect()
-    ] == [1, 0]
+    assert classes(several, NNClassifierModel(TorchModel.from_pytorch(same))) == [2, 1]
+    assert classes(several, NNClassifierModel(same).setZeroBasedLabel(True)) == [1, 0]
 
 
 def test_labels_count_from_one_for_bigdl_and_from_zero_for_torchs_own_losses(spark, points):
@@ -84,14 +85,15 @@ def test_labels_count_from_one_for_bigdl_and_from_zero_for_torchs_own_losses(spa
 def test_mse_of_two_outputs_takes_a_scalar_label(spark, points):
     frame = VectorAssembler(inputCols=["x", "y"], outputCol="features").transform(points)
     classifier = NNClassifier(Sequential().add(Linear(2, 2)), MSECriterion(), [2]).setBatchSize(20).setMaxEpoch(1)
-    assert classifier.fit(frame).transform(frame).count() == 40
+    before = classifier.model.get_weights()[0].copy()
+    classifier.fit(frame)
+    assert (classifier.model.get_weights()[0] != before).any()
 
 
-def pipeline(**params):
-    classifier = NNClassifier(net(), TorchLoss.from_pytorch(one_based)).setBatchSize(10).setMaxEpoch(4)
-    classifier.setFeaturesCol("scaled").setLearningRate(0.1)
-    assembler = VectorAssembler(inputCols=["x", "y"], outputCol="raw")
-    return Pipeline(stages=[assembler, StandardScaler(inputCol="raw", outputCol="scaled"), classifier]), classifier
+def pipeline():
+    classifier = NNClassifier(net(), TorchLoss.from_pytorch(one_based)).setBatchSize(12).setMaxEpoch(2)
+    classifier.setFeaturesCol("both").setLearningRate(0.1)
+    return Pipeline(stages=[VectorAssembler(inputCols=["x", "y"], outputCol="both"), classifier]), classifier
 
 
 def one_based(output, label):
@@ -102,7 +104,7 @@ def test_cross_validation_of_a_pipeline_and_its_files(points, tmp_path):
     stages, classifier = pipeline()
     before = weights_of(classifier.model).copy()
     grid = ParamGridBuilder().addGrid(classifier.learningRate, [1e-6, 0.5]).build()
-    judge = MulticlassClassificationEvaluator(metricName="accuracy")
+    judge = Right()
     validator = CrossValidator(estimator=stages, estimatorParamMaps=grid, evaluator=judge, numFolds=2, seed=1)
     found = validator.fit(points)
     assert found.avgMetrics[1] > 0.9 > found.avgMetrics[0]
@@ -114,11 +116,19 @@ def test_cross_validation_of_a_pipeline_and_its_files(points, tmp_path):
     loaded = PipelineModel.load(path)
     assert isinstance(loaded.stages[-1], NNClassifierModel)
     assert isinstance(loaded.stages[-1].model, torch.nn.Module)
-    assert loaded.stages[-1].getFeaturesCol() == "scaled"
+    assert loaded.stages[-1].getFeaturesCol() == "both"
     expected = [tuple(row) for row in best.transform(points).select("prediction").collect()]
     assert [tuple(row) for row in loaded.transform(points).select("prediction").collect()] == expected
     with pytest.raises(CheckpointError, match=r"holds a .*NNClassifierModel"):
-        NNEstimator.load(path + "/stages/2_" + best.stages[-1].uid)
+        NNEstimator.load(path + "/stages/1_" + best.stages[-1].uid)
+
+
+class Right(MulticlassClassificationEvaluator):
+    """The part of predictions that are right, in one small job."""
+
+    def _evaluate(self, dataset):
+        rows = dataset.select("label", "prediction").collect()
+        return float(np.mean([row["label"] == row["prediction"] for row in rows]))
 
 
 def test_stages_come_back_from_their_files(spark, tmp_path):
@@ -131,7 +141,8 @@ def test_stages_come_back_from_their_files(spark, tmp_path):
         loaded = NNModel.load(str(tmp_path / "stage"))
         assert (loaded.uid, loaded.getPredictionCol(), loaded.feature_preprocessing) == (stage.uid, "scores", [2])
         assert type(loaded.model) is type(model)
-        assert loaded.transform(frame).collect() == stage.transform(frame).collect()
+        for mine, theirs in zip(loaded.model.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
 
     module = net(1)
     estimator = NNEstimator(module, torch.nn.MSELoss(), [2], [1]).setMaxEpoch(2).setBatchSize(2)
@@ -145,11 +156,11 @@ def test_stages_come_back_from_their_files(spark, tmp_path):
 
 
 def test_train_validation_split_takes_an_estimator_of_ours_as_a_stage(points, tmp_path):
-    module = torch.nn.Linear(2, 1)
+    module = net(1)
     first = weights_of(module).copy()
     est = Estimator.from_torch(
         model=module,
-        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.02),
         loss=torch.nn.MSELoss(),
         workers_per_node=1,
     )
@@ -190,17 +201,17 @@ class GuessError(RegressionEvaluator):
         return False
 
 
-def test_a_stream_of_rows_is_predicted_by_a_fitted_stage(spark, tmp_path):
-    frame = spark.createDataFrame([(Vectors.dense([1.0, 2.0]), 1.0)] * 4, ["features", "label"])
-    fitted = NNEstimator(net(1), torch.nn.MSELoss()).setBatchSize(4).setMaxEpoch(1).fit(frame)
+def test_a_stream_of_rows_is_predicted(spark, tmp_path):
+    frame = spark.createDataFrame([(Vectors.dense([1.0, 2.0]), 1.0)] * 4, ["features", "label"]).coalesce(1)
+    model = NNModel(net(1))
     frame.write.parquet(str(tmp_path / "rows"))
     stream = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "rows"))
-    query = fitted.transform(stream).writeStream.format("memory").queryName("seen").outputMode("append").start()
+    query = model.transform(stream).writeStream.format("memory").queryName("seen").outputMode("append").start()
     try:
         query.processAllAvailable()
     finally:
         query.stop()
-    expected = fitted.transform(frame).first()["prediction"]
+    expected = model.transform(frame).first()["prediction"]
     assert [row["prediction"] for row in spark.table("seen").collect()] == [expected] * 4
     spark.catalog.dropTempView("seen")
 

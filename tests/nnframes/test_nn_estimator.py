@@ -18,7 +18,6 @@ from bigdl.optim.optimizer import (
     Adam,
     EveryEpoch,
     MaxEpoch,
-    MaxIteration,
     SeveralIteration,
     TrainSummary,
     ValidationSummary,
@@ -52,7 +51,7 @@ def spark(engine):
     return SparkSession.builder.getOrCreate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ragged(spark):
     """Partitions of all kinds, empty ones too."""
     ends = np.cumsum(RAGGED)
@@ -73,26 +72,29 @@ def by_hand(model, optimizer, epochs=1):
     return train_by_hand(doubles, optimizer, torch.nn.MSELoss(), X, Y.astype(np.float64), [rows] * epochs)
 
 
-def test_fit_trains_the_model_that_was_given_and_does_no_more_once_its_epochs_are_done(ragged):
+def test_fit_trains_the_model_that_was_given_until_its_epochs_are_done(engine, ragged):
     net = linear()
     estimator = NNEstimator(net, torch.nn.MSELoss()).setBatchSize(ROWS).setMaxEpoch(3).setOptimMethod(SGD(0.1))
     model = estimator.fit(ragged)
     assert model.model is net
+    assert model.getBatchSize() == 4 * engine.cores == NNModel(net).getBatchSize()
     expected = by_hand(linear(), lambda weights: torch.optim.SGD(weights, lr=0.1), epochs=3)
     np.testing.assert_allclose(weights_of(net), weights_of(expected), rtol=1e-5)
 
     before = weights_of(net).copy()
     estimator.fit(ragged)
     assert (weights_of(net) == before).all()
-    estimator.setMaxEpoch(4).fit(ragged)
-    more = by_hand(linear(), lambda weights: torch.optim.SGD(weights, lr=0.1), epochs=4)
+    # A rate that is set counts in a second fit, too; the optim method keeps its own.
+    estimator.setMaxEpoch(4).setLearningRate(0.02).fit(ragged)
+    more = by_hand(expected, lambda weights: torch.optim.SGD(weights, lr=0.02))
     np.testing.assert_allclose(weights_of(net), weights_of(more), rtol=1e-5)
+    assert estimator.getOptimMethod().learningrate == 0.1
 
 
 def test_transform_adds_a_column_and_keeps_all_else(ragged):
     net = linear(outputs=2)
     model = NNModel(net).setPredictionCol("scores").setBatchSize(4)
-    twice = model.copy({model.predictionCol: "again"}).transform(model.transform(ragged.coalesce(2)))
+    twice = model.copy({model.predictionCol: "again"}).transform(model.transform(ragged.coalesce(1)))
     assert twice.columns == ["features", "label", "scores", "again"]
     assert dict(twice.dtypes)["scores"] == "array<float>"
     rows = twice.collect()
@@ -103,23 +105,49 @@ def test_transform_adds_a_column_and_keeps_all_else(ragged):
     assert [row["scores"] for row in rows] == [row["again"] for row in rows]
 
 
-def test_batches_for_prediction_are_four_rows_for_each_core(engine, ragged):
-    assert NNModel(linear()).getBatchSize() == 4 * engine.cores
-    fitted = NNEstimator(linear(), torch.nn.MSELoss()).setBatchSize(7).setEndWhen(MaxIteration(1)).fit(ragged)
-    assert fitted.getBatchSize() == 4 * engine.cores
-
-
-def test_features_are_numbers_and_arrays(spark):
-    kinds = ["float", "double", "int", "array<float>", "array<double>", "array<int>"]
-    rows = [(float(number), [float(number)]) for number in range(4)]
-    frame = spark.createDataFrame(rows, "number double, array array<double>").coalesce(1)
+def test_features_are_numbers_arrays_and_vectors_and_no_rows_are_no_trouble(spark):
+    kinds = ["float", "double", "int", "array<float>", "array<double>", "array<int>", "dense", "sparse"]
+    rows = [
+        (float(at), [float(at)], Vectors.dense([at]), Vectors.sparse(1, [0], [at]), -1.0) for at in map(float, range(4))
+    ]
+    frame = spark.createDataFrame(rows, ["number", "array", "dense", "sparse", "prediction"]).coalesce(1)
     net = linear(1)
     with torch.no_grad():
         expected = net(torch.arange(4.0).reshape(4, 1)).numpy()
+    # One after the other: stages that follow each other in one pass need a Python process each.
     for kind in kinds:
-        cast = frame.array.cast(kind) if "array" in kind else frame.number.cast(kind)
-        predicted = NNModel(net).transform(frame.select(cast.alias("features"))).collect()
-        np.testing.assert_allclose([row["prediction"] for row in predicted], expected, rtol=1e-6, err_msg=kind)
+        source = kind if kind in frame.columns else "array" if "array" in kind else "number"
+        column = frame[source] if source == kind else frame[source].cast(kind)
+        data = frame.select(column.alias("features"), "prediction")
+        rows = NNModel(net).setPredictionCol("scores").transform(data).collect()
+        np.testing.assert_allclose([row["scores"] for row in rows], expected, rtol=1e-6, err_msg=kind)
+        assert [row["prediction"] for row in rows] == [-1.0] * 4, "another column of that name stays"
+    nothing = NNModel(net).setPredictionCol("scores").setFeaturesCol("array").transform(frame.limit(0))
+    assert dict(nothing.dtypes)["scores"] == "array<float>"
+    assert nothing.count() == 0
+
+
+class Squeezed(torch.nn.Linear):
+    """Loses the dimension of a batch of one row, and that of single values."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
+def test_a_model_that_squeezes_is_given_its_rows_back(ragged):
+    net = Squeezed(3, 1)
+    net.load_state_dict(linear().state_dict())
+    # Of the 17 rows the last batch of prediction has one.
+    fitted = NNEstimator(net, torch.nn.MSELoss()).setBatchSize(ROWS).setMaxEpoch(1).setLearningRate(0.1).fit(ragged)
+    expected = by_hand(linear(), lambda weights: torch.optim.SGD(weights, lr=0.1))
+    np.testing.assert_allclose(weights_of(net), weights_of(expected), rtol=1e-5)
+    rows = fitted.setBatchSize(4).transform(ragged.coalesce(1)).collect()
+    with torch.no_grad():
+        np.testing.assert_allclose([row["prediction"] for row in rows], linear_of(expected), rtol=1e-5)
+
+
+def linear_of(net):
+    return net.float()(torch.from_numpy(X)).numpy()
 
 
 def test_sizes_cut_features_into_the_inputs_of_a_model(spark, ragged):
@@ -132,13 +160,14 @@ def test_sizes_cut_features_into_the_inputs_of_a_model(spark, ragged):
             assert first.shape[1:] == (1, 1)
             return first[:, :, 0] * self.weight + second.sum(dim=1, keepdim=True)
 
-    for model in (Two(), TorchModel.from_pytorch(Two())):
-        estimator = NNEstimator(model, torch.nn.MSELoss(), [[1, 1], [2]], [1]).setBatchSize(ROWS).setMaxEpoch(1)
-        predicted = estimator.fit(ragged).transform(ragged).collect()
-        weight = float((model.get_weights()[0] if isinstance(model, TorchModel) else weights_of(model))[0])
-        assert weight != 1.0
-        expected = X[:, 0] * weight + X[:, 1:].sum(axis=1)
-        np.testing.assert_allclose([row["prediction"][0] for row in predicted], expected, rtol=1e-5)
+    net, sizes = Two(), [[1, 1], [2]]
+    fitted = NNEstimator(net, torch.nn.MSELoss(), sizes, [1]).setBatchSize(ROWS).setMaxEpoch(1).fit(ragged)
+    predicted = fitted.transform(ragged.coalesce(1)).collect()
+    weight = float(net.weight.detach())
+    assert weight != 1.0
+    expected = X[:, 0] * weight + X[:, 1:].sum(axis=1)
+    np.testing.assert_allclose([row["prediction"][0] for row in predicted], expected, rtol=1e-5)
+    assert NNModel(TorchModel.from_pytorch(net), sizes).transform(ragged.coalesce(1)).collect() == predicted
 
 
 def test_preprocessings_of_features_and_labels(ragged):
@@ -150,9 +179,9 @@ def test_preprocessings_of_features_and_labels(ragged):
 
     net = linear()
     estimator = NNEstimator(net, torch.nn.MSELoss(), Doubled(), ScalarToTensor()).setBatchSize(ROWS).setMaxEpoch(1)
-    fitted = estimator.fit(ragged.coalesce(2))
-    assert fitted.transform(ragged.coalesce(2)).columns == ["features", "label", "prediction"]
-    predicted = [row["prediction"] for row in fitted.transform(ragged.coalesce(2)).collect()]
+    shown = estimator.fit(ragged.coalesce(2)).transform(ragged.coalesce(2))
+    assert shown.columns == ["features", "label", "prediction"]
+    predicted = [row["prediction"] for row in shown.collect()]
     with torch.no_grad():
         np.testing.assert_allclose(predicted, net(torch.from_numpy(2 * X)).numpy(), rtol=1e-5)
     both = FeatureLabelPreprocessing(SeqToTensor([1, 3]), ScalarToTensor())
@@ -162,36 +191,19 @@ def test_preprocessings_of_features_and_labels(ragged):
     assert len(plain.transform(ragged.coalesce(1)).first()["prediction"]) == 1
 
 
-def test_a_rate_that_is_set_wins_and_one_that_is_not_leaves_the_optim_method_alone(ragged):
-    def moved(method, **rates):
-        net = linear()
-        before = weights_of(net).copy()
-        estimator = NNEstimator(net, torch.nn.MSELoss()).setBatchSize(ROWS).setMaxEpoch(1)
-        estimator.setOptimMethod(method(net))
-        if rates:
-            estimator.setLearningRate(rates["rate"])
-        estimator.fit(ragged)
-        return np.abs(weights_of(net) - before).max(), estimator.getOptimMethod()
-
-    plain, method = moved(lambda net: SGD(0.25))
-    assert method.learningrate == 0.25
-    larger, method = moved(lambda net: SGD(0.25), rate=0.5)
-    assert (larger / plain, method.learningrate) == (pytest.approx(2.0), 0.25)
-    torchs, given = moved(lambda net: torch.optim.SGD(net.parameters(), lr=0.1), rate=0.5)
-    assert torchs == pytest.approx(larger)
-    assert type(given) is torch.optim.SGD
-    assert given.param_groups[0]["lr"] == 0.1
-
-
 def test_several_params_give_models_of_their_own(ragged):
     net = linear()
     estimator = NNEstimator(net, torch.nn.MSELoss()).setBatchSize(ROWS).setMaxEpoch(2)
-    estimator.setOptimMethod(torch.optim.SGD(net.parameters(), lr=1e-3))
+    given = torch.optim.SGD(net.parameters(), lr=1e-3)
+    estimator.setOptimMethod(given)
     first = weights_of(net).copy()
-    models = estimator.fit(ragged, [{estimator.learningRate: 0.1}, {estimator.learningRate: 0.01}, {}])
+    models = estimator.fit(ragged, [{estimator.learningRate: 0.1}, {}])
     trained = [weights_of(model.model) for model in models]
     assert (weights_of(net) == first).all()
-    for rate, weights in zip((0.1, 0.01, 1e-3), trained, strict=True):
+    assert estimator.getOptimMethod() is given
+    assert given.param_groups[0]["lr"] == 1e-3
+    # A rate that is set wins, and one that is not leaves the optim method's.
+    for rate, weights in zip((0.1, 1e-3), trained, strict=True):
         expected = by_hand(linear(), lambda each, rate=rate: torch.optim.SGD(each, lr=rate), epochs=2)
         np.testing.assert_allclose(weights, weights_of(expected), rtol=1e-5)
 
@@ -267,6 +279,16 @@ def test_bad_input_is_answered_before_anything_starts(ragged, tmp_path):
     other = torch.optim.SGD(linear(5).parameters(), lr=0.1)
     with pytest.raises(InvalidArgumentError, match="made for other parameters"):
         estimator().setOptimMethod(other).setMaxEpoch(1).fit(ragged)
+    with pytest.raises(InvalidArgumentError, match="but got the class SGD"):
+        estimator().setOptimMethod(SGD)
+    with pytest.raises(InvalidArgumentError, match="model must be a BigDL layer"):
+        NNModel("net")
+    with pytest.raises(InvalidArgumentError, match="setCheckpoint takes a folder"):
+        estimator().setCheckpoint("", EveryEpoch())
+    with pytest.raises(InvalidArgumentError, match="fit takes a Spark DataFrame, but got a list"):
+        estimator().fit([1, 2])
+    with pytest.raises(InvalidArgumentError, match="setValidation takes a Spark DataFrame"):
+        estimator().setValidation(EveryEpoch(), None, [MAE()], 4).fit(ragged)
     with pytest.raises(InvalidArgumentError, match="already"):
         NNModel(linear()).setPredictionCol("label").transform(ragged)
 

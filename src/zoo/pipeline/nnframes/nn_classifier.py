@@ -23,7 +23,7 @@ from zoo.orca.learn.optimizers import Adadelta
 from zoo.orca.learn.stage_files import Saved, pickled, unpickled
 from zoo.orca.learn.trigger import MaxEpoch
 from zoo.pipeline.api.torch import TorchOptim
-from zoo.pipeline.nnframes.nn_model import NNClassifierModel, NNModel
+from zoo.pipeline.nnframes.nn_model import NNClassifierModel, NNModel, need_frame
 from zoo.pipeline.nnframes.params import ClassParams, TrainingParams
 from zoo.pipeline.nnframes.settings import HasSettings, Settings, first_settings
 
@@ -104,6 +104,7 @@ class NNEstimator(Estimator, HasSettings, TrainingParams, Saved):
         return made
 
     def _fit(self, dataset: DataFrame) -> NNModel:
+        need_frame(dataset, "fit")
         self._check()
         frame, columns, sizes = self._prepared(dataset)
         with self._rates():
@@ -119,7 +120,9 @@ class NNEstimator(Estimator, HasSettings, TrainingParams, Saved):
                 f"maxEpoch ({self.getMaxEpoch()}) and endWhen ({settings.end_when!r}) are both set, and both say when "
                 "training ends. Set one of them: setEndWhen(MaxEpoch(5)) is what setMaxEpoch(5) is."
             )
-        if settings.validation is None and settings.validation_summary is not None:
+        if settings.validation is not None:
+            need_frame(settings.validation[1], "setValidation")
+        elif settings.validation_summary is not None:
             raise PreconditionError(
                 "a validation summary is set, but nothing will be validated. Type: "
                 "setValidation(EveryEpoch(), val_df, [Top1Accuracy()], batch_size), or leave the summary out."

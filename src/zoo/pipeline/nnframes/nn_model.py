@@ -10,6 +10,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.sql import DataFrame
 
 from zoo.orca.engine.session import active_spark_context
+from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import spark_column
 from zoo.orca.learn.bigdl.preprocessing import prepare, without_prepared
 from zoo.orca.learn.bigdl.training import LayerEstimator, module_of
@@ -56,6 +57,7 @@ class NNModel(Model, BatchParams, Saved):
         return self.feature_preprocessing
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        need_frame(dataset, "transform")
         frame, column, size = prepare(dataset, self.getFeaturesCol(), _of_features(self.feature_preprocessing))
         predicted = self._layer_estimator(size).predict(
             frame, self.getBatchSize(), [column], self._head(), self.getPredictionCol(), self._output
@@ -125,6 +127,15 @@ class NNClassifierModel(NNModel, ClassParams):
     def _typed(self, predicted: DataFrame) -> DataFrame:
         name = self.getPredictionCol()
         return predicted.withColumn(name, spark_column(name).cast("double"))
+
+
+def need_frame(data: Any, what: str) -> None:
+    """Raise a typed error for what is no DataFrame of Spark."""
+    if not isinstance(data, DataFrame):
+        raise InvalidArgumentError(
+            f"{what} takes a Spark DataFrame, but got a {type(data).__name__}. Type: spark.createDataFrame(rows, "
+            '["features", "label"]).'
+        )
 
 
 def _of_features(preprocessing: Any) -> Any:

@@ -14,6 +14,7 @@ from bigdl.nn.criterion import AbsCriterion, ClassNLLCriterion, L1Cost, MSECrite
 from bigdl.nn.layer import Linear, LogSoftMax, Sequential, Tanh
 from bigdl.optim.optimizer import SGD, Adam, EveryEpoch, L2Regularizer, Top1Accuracy
 from learning import CLASSES, RAGGED, Rows, global_batches
+from zoo.orca import OrcaContext
 from zoo.orca.data import XShards
 from zoo.orca.errors import BatchError, PreconditionError
 from zoo.orca.learn.bigdl import Estimator
@@ -23,6 +24,25 @@ from zoo.orca.learn.metrics import MSE, Accuracy
 from zoo.orca.learn.trigger import MaxEpoch, MaxIteration
 
 BATCH = 8
+# As the published documents show it, star imports included.
+DOCUMENT = """
+from bigdl.nn.criterion import *
+from bigdl.nn.layer import *
+from bigdl.optim.optimizer import *
+from zoo.orca.learn.bigdl import Estimator
+
+linear_model = Sequential().add(Linear(2, 2))
+mse_criterion = MSECriterion()
+est = Estimator.from_bigdl(model=linear_model, loss=mse_criterion, optimizer=Adam())
+# read spark Dataframe
+df = spark.read.parquet("data.parquet")
+
+# distributed model training
+est.fit(df, 1, batch_size=4)
+
+#distributed model inference
+result_df = est.predict(df)
+"""
 ROWS = sum(RAGGED)
 
 
@@ -248,6 +268,20 @@ class TestDoors:
         expected = by_shards.predict(one).collect()[0]["prediction"]
         np.testing.assert_allclose(predictions, expected, atol=1e-6)
         assert est.evaluate(df)["Top1Accuracy"] == pytest.approx((expected.argmax(axis=1) == rows.classes).mean())
+
+    @pytest.mark.engines("spark")
+    def test_the_documents_own_example(self, engine, tmp_path):
+        spark = OrcaContext.get_spark_session()
+        file = str(tmp_path / "data.parquet")
+        spark.createDataFrame(
+            [([float(n), 1.0], [float(n), 2.0]) for n in range(6)], ["features", "label"]
+        ).write.parquet(file)
+        names = {"spark": spark}
+        exec(DOCUMENT.replace("data.parquet", file), names)
+        assert names["result_df"].columns == ["features", "label", "prediction"]
+        rows = names["result_df"].collect()
+        expected = names["linear_model"].forward(np.asarray([row.features for row in rows]))
+        np.testing.assert_allclose([row.prediction for row in rows], expected, rtol=1e-5)
 
     @pytest.mark.engines("local")
     def test_saved_loaded_and_checkpoints(self, engine, tmp_path):
