@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bigdl.nn import criterion_labels as labels
 from bigdl.nn import criterion_losses as losses
 from bigdl.nn.criterion_base import REQUIRED, Criterion, Losses, declare
@@ -186,8 +184,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Existing code counts on the star import for these; they are loaded when first asked for.
-    if name in common.__all__:
-        return getattr(common, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Existing code counts on the star import for these.
+__getattr__ = common.brought_along(__name__)

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bigdl.nn import catalogue
 from bigdl.nn.base import Layer
 from bigdl.nn.container import (
@@ -52,8 +50,5 @@ __all__ = [
 __all__ += [*catalogue.CLASSES, *common.__all__]
 
 
-def __getattr__(name: str) -> Any:
-    # Existing code counts on the star import for these; they are loaded when first asked for.
-    if name in common.__all__:
-        return getattr(common, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Existing code counts on the star import for these.
+__getattr__ = common.brought_along(__name__)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from zoo.orca.errors import InvalidArgumentError, NotOfferedError
+from zoo.orca.errors import NotOfferedError
 from zoo.orca.learn.tf.estimator import Estimator
 from zoo.orca.learn.tf2.recipe import is_keras3
-from zoo.orca.learn.trigger import Trigger
 from zoo.orca.learn.until import epochs_until, first_batch
 from zoo.tfpark.model import KerasModel
 from zoo.tfpark.tf_dataset import TFDataset
@@ -50,10 +49,7 @@ class KerasTFOptimizer(TFOptimizer):
     def _train_until(
         self, data: Any, end_trigger: Any, batch_size: int, columns: Any, validation: Any, checkpoint_trigger: Any
     ) -> None:
-        trigger = Trigger.convert_trigger(end_trigger)
-        if trigger is None:
-            raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
-        epochs, stops = epochs_until(trigger, self.estimator._where)
+        epochs, stops = epochs_until(end_trigger, self.estimator._where)
         if epochs:
             self.estimator._fit_model(
                 data,

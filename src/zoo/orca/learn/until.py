@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.callbacks import Callback, Run
 from zoo.orca.learn.estimator import DEFAULT_BATCH_SIZE
 from zoo.orca.learn.trigger import MaxEpoch, MaxIteration, TrainState, Trigger, TriggerCall
@@ -21,8 +22,11 @@ def first_batch(where: TrainState, batch_size: int | None) -> int:
     return where.records // (batch_size or DEFAULT_BATCH_SIZE)
 
 
-def epochs_until(trigger: TriggerCall, where: TrainState) -> tuple[range, list[Callback]]:
+def epochs_until(end_trigger: Any, where: TrainState) -> tuple[range, list[Callback]]:
     """The epochs to run from where training stands until a trigger fires, and what ends them before their time."""
+    trigger = Trigger.convert_trigger(end_trigger)
+    if trigger is None:
+        raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
     done = where.epoch - 1
     if trigger(where):
         return range(done, done), []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bigdl.util import common
 from zoo.orca.optional import require
 
@@ -30,8 +28,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Existing code counts on the star import for these; they are loaded when first asked for.
-    if name in common.__all__:
-        return getattr(common, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Existing code counts on the star import for these.
+__getattr__ = common.brought_along(__name__)

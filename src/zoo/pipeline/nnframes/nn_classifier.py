@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from pyspark.ml import Estimator
 from pyspark.ml.base import _FitMultipleIterator
 from pyspark.sql import DataFrame
@@ -18,6 +17,7 @@ from zoo.orca.errors import InvalidArgumentError, PreconditionError
 from zoo.orca.feed import engine_of
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.bigdl.preprocessing import prepare
+from zoo.orca.learn.bigdl.sized import CLASS_LOSSES
 from zoo.orca.learn.bigdl.training import LayerEstimator, function_of, module_of
 from zoo.orca.learn.optimizers import Adadelta
 from zoo.orca.learn.stage_files import Saved, pickled, unpickled
@@ -30,9 +30,6 @@ from zoo.pipeline.nnframes.settings import HasSettings, Settings, first_settings
 __all__ = ["NNClassifier", "NNClassifierModel", "NNEstimator", "NNModel"]
 
 logger = logging.getLogger("zoo.orca")
-
-# Torch's own losses of classes, whose labels count from 0.
-_CLASS_LOSSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
 
 
 class NNEstimator(Estimator, HasSettings, TrainingParams, Saved):
@@ -237,7 +234,7 @@ class NNClassifier(NNEstimator, ClassParams):
         bigdl_type: str = "float",
     ) -> None:
         super().__init__(model, criterion, feature_preprocessing, None, jvalue, bigdl_type)
-        self._setDefault(zeroBasedLabel=isinstance(criterion, _CLASS_LOSSES))
+        self._setDefault(zeroBasedLabel=isinstance(criterion, CLASS_LOSSES))
 
     def _model_class(self) -> type[NNModel]:
         return NNClassifierModel

@@ -17,8 +17,8 @@ from zoo.orca.learn.pytorch.tensors import float_type
 
 Size = Sequence[int] | Sequence[Sequence[int]] | None
 
-# These take the numbers of classes, one a row, as integers.
-_CLASS_LOSSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
+#: These take the numbers of classes, one a row, as integers that count from 0.
+CLASS_LOSSES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss, torch.nn.MultiMarginLoss)
 _CLASS_FUNCTIONS = (functional.cross_entropy, functional.nll_loss, functional.multi_margin_loss)
 
 
@@ -79,8 +79,9 @@ class SizedLoss(torch.nn.Module):
         self.assembles = False
         self.raw = False
         self._network = (network,)  # in a tuple, for it is no part of the loss
+        self._last: tuple[Any, Any] | None = None  # a batch's labels as data has them, and as the loss takes them
         is_module = isinstance(loss, torch.nn.Module)
-        self._wants_classes = isinstance(loss, _CLASS_LOSSES) if is_module else loss in _CLASS_FUNCTIONS
+        self._wants_classes = isinstance(loss, CLASS_LOSSES) if is_module else loss in _CLASS_FUNCTIONS
         self._is_torchs = (
             type(loss).__module__ == _Loss.__module__ or getattr(loss, "__module__", "") == functional.__name__
         )
@@ -91,6 +92,7 @@ class SizedLoss(torch.nn.Module):
 
     def forward(self, output: Any, target: Any) -> Tensor:
         labels = self.labels(output, target)
+        self._last = (target, labels)
         try:
             return self.loss(output, labels)
         except IndexError as error:
@@ -119,7 +121,9 @@ class SizedLoss(torch.nn.Module):
         return target
 
     def _orca_denominator(self, output: Any, target: Any) -> float | None:
-        labels = self.labels(output, target)
+        (known, labels), self._last = self._last or (None, None), None
+        if known is not target:
+            labels = self.labels(output, target)
         own = getattr(self.loss, "denominator", None)
         return denominator_of(self.loss, output, labels) if own is None else own(output, labels)
 

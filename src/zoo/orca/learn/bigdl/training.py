@@ -120,12 +120,9 @@ class LayerEstimator(PyTorchSparkEstimator):
         """
         self._recall()
         self._check_batch_size(data, batch_size, 1)
-        trigger = Trigger.convert_trigger(end_trigger)
-        if trigger is None:
-            raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
-        epochs, stops = epochs_until(trigger, self._where)
+        epochs, stops = epochs_until(end_trigger, self._where)
         if not epochs:
-            logger.info("%r is reached already, so there is nothing to train.", trigger)
+            logger.info("%r is reached already, so there is nothing to train.", end_trigger)
             return self
         with self._measuring(metrics):
             self._run_fit(

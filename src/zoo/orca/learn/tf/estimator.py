@@ -30,7 +30,6 @@ from zoo.orca.learn.tf.parcel import Clip, Parcel, flat_arrays
 from zoo.orca.learn.tf.predictor import GraphPredictor
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.tf2.recipe import KerasRecipe, is_keras3, is_legacy_keras
-from zoo.orca.learn.trigger import Trigger
 from zoo.orca.learn.until import epochs_until, first_batch
 
 if TYPE_CHECKING:
@@ -269,10 +268,7 @@ class GraphEstimator(Estimator):
 
         An epoch that the last call stopped in goes on with the rows that it has not seen.
         """
-        trigger = Trigger.convert_trigger(end_trigger)
-        if trigger is None:
-            raise InvalidArgumentError("end_trigger must be given, such as MaxEpoch(1).")
-        epochs, stops = epochs_until(trigger, self._where)
+        epochs, stops = epochs_until(end_trigger, self._where)
         options["callbacks"] = [*(options.get("callbacks") or []), *stops]
         options["first_batch"] = first_batch(self._where, batch_size)
         self._fit(data, epochs, batch_size, columns, validation_data, checkpoint_trigger, session_config, **options)
