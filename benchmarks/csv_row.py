@@ -36,6 +36,7 @@ def row(settings: Settings) -> Row:
             contend("embedded engine, pandas backend", "us", embedded_pandas_backend),
             contend("pandas, one process", "peer", pandas_loop),
             contend("Dask, 2 processes", "peer", dask_processes, needs=("dask",)),
+            contend("Modin on Ray, 2 CPUs", "peer", modin_on_ray, needs=("modin", "ray")),
             contend("pandas-on-Spark, local[2]", "peer", pandas_on_spark, needs=("pyspark",)),
             contend(
                 "polars, 2 threads",
@@ -46,9 +47,10 @@ def row(settings: Settings) -> Row:
             ),
         ),
         bars=(
-            Bar("at least 1.6 times as fast as pandas", "pandas, one process", at_most=1 / 1.6),
-            Bar("ahead of Dask", "Dask, 2 processes", at_most=1.0),
-            Bar("ahead of pandas-on-Spark", "pandas-on-Spark, local[2]", at_most=1.0),
+            Bar("at least 1.6 times as fast as pandas", "pandas, one process", at_least=1.6),
+            Bar("ahead of Dask", "Dask, 2 processes", at_least=1),
+            Bar("ahead of Modin", "Modin on Ray, 2 CPUs", at_least=1),
+            Bar("ahead of pandas-on-Spark", "pandas-on-Spark, local[2]", at_least=1),
         ),
         prepare=partial(csv_data.make, folder, files),
     )
@@ -111,6 +113,24 @@ def dask_processes(folder: str) -> Report:
     answers = frame["id"].count(), frame["price"].sum(), frame["city"].unique()
     rows, total, cities = dask.compute(*answers, scheduler="processes", num_workers=WORKERS)
     return Report(time.perf_counter() - start, _checksum(rows, total, cities))
+
+
+def modin_on_ray(folder: str) -> Report:
+    """On a Ray that runs already; `read_csv_glob` is Modin's own way to read many files."""
+    from zoo.orca import init_orca_context, stop_orca_context
+
+    init_orca_context("ray", cores=WORKERS)
+    import modin.config
+    import modin.experimental.pandas as mpd
+
+    modin.config.CpuCount.put(WORKERS)
+    start = time.perf_counter()
+    frame = mpd.read_csv_glob(f"{folder}/*.csv")
+    frame["price"] = frame["price"] * FACTOR
+    rows, total, cities = len(frame), frame["price"].sum(), frame["city"].unique()
+    seconds = time.perf_counter() - start
+    stop_orca_context()
+    return Report(seconds, _checksum(rows, total, cities))
 
 
 def pandas_on_spark(folder: str) -> Report:

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import gangs
 from benchmarks.row import ROOT, Bar, Contender, Row
 
+RAY_TRAIN, DISTRIBUTOR = "Ray Train TorchTrainer", "Spark TorchDistributor"
 TORCH, SPARK, RAY = ("torch",), ("pyspark", "torch"), ("ray", "torch")
 
 
@@ -32,6 +33,7 @@ def start_rows() -> list[Row]:
                 Contender("embedded engine", "us", gangs.embedded, {"torch": True}, TORCH),
                 _torchrun("rank_torch.py"),
             ),
+            bars=(Bar("at most 1.2 times torchrun's time", "torchrun", at_most=1.2),),
             clock="whole",
         ),
         _on_ray("start-ray", "The first gang on a Ray that runs, joined over gloo", again=False),
@@ -65,8 +67,9 @@ def _on_ray(name: str, title: str, again: bool) -> Row:
         (
             Contender("Ray engine", "us", gangs.on_ray, arguments | {"torch": True}, RAY),
             Contender("Ray engine, no torch", "us", gangs.on_ray, arguments, RAY[:1]),
-            Contender("Ray Train TorchTrainer", "peer", gangs.ray_train, arguments, RAY),
+            Contender(RAY_TRAIN, "peer", gangs.ray_train, arguments, RAY),
         ),
+        bars=() if again else (Bar("at most half of Ray Train's time", RAY_TRAIN, at_most=0.5),),
     )
 
 
@@ -78,8 +81,9 @@ def _on_spark(name: str, title: str, again: bool) -> Row:
         (
             Contender("Spark engine", "us", gangs.on_spark, arguments | {"torch": True}, SPARK),
             Contender("Spark engine, no torch", "us", gangs.on_spark, arguments, SPARK[:1]),
-            Contender("Spark TorchDistributor", "peer", gangs.torch_distributor, arguments, SPARK),
+            Contender(DISTRIBUTOR, "peer", gangs.torch_distributor, arguments, SPARK),
         ),
+        bars=() if again else (Bar("at most half of TorchDistributor's time", DISTRIBUTOR, at_most=0.5),),
     )
 
 

@@ -65,6 +65,40 @@ def ours(job: dict[str, Any]) -> Report:
     return report
 
 
+def ours_with_torch(job: dict[str, Any]) -> Report:
+    """The same layers, batches and clock with our PyTorch estimator."""
+    from torch import nn
+
+    from benchmarks.learn_job import Job, config_of, create_model, create_optimizer
+    from zoo.orca import init_orca_context, stop_orca_context
+    from zoo.orca.learn.pytorch import Estimator
+
+    work = Job(**job)
+    with tempfile.TemporaryDirectory() as marks:
+        start = time.perf_counter()
+        init_orca_context("embedded", cores=WORKERS)
+        x, y = arrays(job)
+        estimator = Estimator.from_torch(
+            model=create_model,
+            optimizer=create_optimizer,
+            loss=nn.CrossEntropyLoss(),
+            config=config_of(work),
+            num_workers=WORKERS,
+        )
+        estimator.fit(
+            {"x": x, "y": y},
+            epochs=job["epochs"],
+            batch_size=job["batch_size"],
+            callbacks=[EpochsClocked(marks, job["epochs"])],
+        )
+        weights = [each.detach().numpy().T for each in estimator.get_model().parameters()]
+        seconds = time.perf_counter() - start
+        report = Report(seconds, **facts(job, marks, weights, estimator.result_.rows))
+    estimator.shutdown()
+    stop_orca_context()
+    return report
+
+
 def create_model(config: dict[str, Any]) -> Any:
     """For our estimator: Keras 3."""
     import keras

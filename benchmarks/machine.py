@@ -11,7 +11,19 @@ from pathlib import Path
 
 import psutil
 
-PACKAGES = ("pandas", "pyarrow", "torch", "tensorflow", "keras", "pyspark", "ray", "lightning", "dask", "polars")
+PACKAGES = (
+    "pandas",
+    "pyarrow",
+    "torch",
+    "tensorflow",
+    "keras",
+    "pyspark",
+    "ray",
+    "lightning",
+    "dask",
+    "modin",
+    "polars",
+)
 
 
 def describe(packages: Iterable[str] = PACKAGES) -> str:

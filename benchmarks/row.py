@@ -10,7 +10,7 @@ from typing import Any, Literal
 ROOT = Path(__file__).resolve().parent.parent
 
 Kind = Literal["us", "peer", "limit"]
-Clock = Literal["seconds", "whole", "rate"]
+Clock = Literal["seconds", "whole", "rate", "peak"]
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,48 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bar:
-    """Our time must be at most `at_most` times that of a peer (or their rate that many times ours).
+    """A promise about ours beside a peer, in one of two ways.
+
+    Either ours costs at most `at_most` times theirs, or ours is at least `at_least` times as good: as fast, by a time
+    or by a rate, or as sparing with memory.
 
     Attributes:
+        peer: whom ours is compared with; of several, with the best.
         us: which of ours, if not the first.
-        clock: what is compared, if not what the row compares.
+        clock: what is compared, if not what the row compares; "peak" for memory.
+        within_spread: what is asked of our median is asked beside their worst round instead of their median, for
+            promises of no difference, which noise would break every other time.
+
+    Example:
+        >>> Bar("at least 2 times the best on Spark", ("mapInArrow", "mapInPandas"), at_least=2)
+        >>> Bar("at most half of toPandas' memory", "toPandas", at_most=0.5, clock="peak")
     """
 
     text: str
-    peer: str
-    at_most: float
+    peer: str | tuple[str, ...]
+    at_most: float | None = None
     us: str | None = None
     clock: Clock | None = None
+    at_least: float | None = None
+    within_spread: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError(f"A bar has either at_most or at_least: {self.text!r}.")
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The names of those it is compared with."""
+        return (self.peer,) if isinstance(self.peer, str) else self.peer
+
+    def figure(self, ratio: float) -> float:
+        """What the bar's words are about, given how many times as good ours is."""
+        return ratio if self.at_most is None else 1 / ratio
+
+    def holds(self, ratio: float) -> bool:
+        """Whether it is kept where ours is `ratio` times as good."""
+        figure = self.figure(ratio)
+        return figure >= self.at_least if self.at_most is None else figure <= self.at_most
 
 
 @dataclass(frozen=True)
@@ -68,7 +98,7 @@ class Row:
 
     Attributes:
         clock: what is compared: "seconds" by the contender's own clock, the "whole" process from start to end, or the
-            "rate" at which it runs once it runs.
+            "rate" at which it runs once it runs, or the "peak" of its memory.
         prepare: called once before anything is measured.
         tolerance: how far numbers in the checksums may differ, as a part of them.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -21,16 +21,17 @@ class DisagreementError(RuntimeError):
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle and the ends of several times, or rates."""
+    """The middle and the ends of several times, or rates, which are kept in the order of the rounds."""
 
     median: float
     least: float
     most: float
+    rounds: tuple[float, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, times: Sequence[float | None]) -> Spread | None:
         known = [each for each in times if each is not None]
-        return cls(statistics.median(known), min(known), max(known)) if known else None
+        return cls(statistics.median(known), min(known), max(known), tuple(known)) if known else None
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,19 @@ class Outcome:
     note: str = ""
     rate: Spread | None = None
 
+    def spread(self, clock: Clock) -> Spread | None:
+        """What a clock said of it; memory is looked at once."""
+        return Spread.of([self.peak]) if clock == "peak" else getattr(self, clock)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a bar: the figure its words are about, the same for each round, whom it was compared with."""
+
+    passes: bool | None
+    figure: Spread | None = None
+    peer: str = ""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -56,19 +70,55 @@ class Result:
 
     def ratio(self, name: str, us: str | None = None, clock: Clock | None = None) -> float | None:
         """How many times our time a contender needs (or how many times its rate we have): above 1, we are faster."""
+        spread = self.ratios(name, us, clock)
+        return spread and spread.median
+
+    def ratios(self, name: str, us: str | None = None, clock: Clock | None = None) -> Spread | None:
+        """The ratio of the medians, and the least and the most of the ratios within a round."""
         clock = clock or self.row.clock
-        ours, theirs = self._spread(us or (self.row.us.name if self.row.us else ""), clock), self._spread(name, clock)
-        if not ours or not theirs:
-            return None
-        return ours.median / theirs.median if clock == "rate" else theirs.median / ours.median
+        ours = self._spread(us or (self.row.us.name if self.row.us else ""), clock)
+        theirs = self._spread(name, clock)
+        return compare(ours, theirs, clock) if ours and theirs else None
+
+    def of_limit(self, outcome: Outcome, clock: Clock | None = None) -> Spread | None:
+        """Which part of the limit's speed a contender reaches; None where the row has no limit."""
+        limit = next((each.contender.name for each in self.outcomes if each.contender.kind == "limit"), None)
+        return self.ratios(limit, outcome.contender.name, clock) if limit else None
 
     def passes(self, bar: Bar) -> bool | None:
         """Whether we clear the bar; None if there is nothing to compare with, or too little to judge by."""
-        ratio = self.ratio(bar.peer, bar.us, bar.clock)
-        return None if ratio is None or self.quick else 1 / ratio <= bar.at_most
+        return self.judge(bar).passes
+
+    def judge(self, bar: Bar) -> Judged:
+        """Compare ours with the best of the bar's peers; where one of them has no figures, nobody knows the best."""
+        clock = bar.clock or self.row.clock
+        ratios = {name: self.ratios(name, bar.us, clock) for name in bar.peers}
+        if not all(ratios.values()):
+            return Judged(None)
+        peer, ratio = min(ratios.items(), key=lambda pair: pair[1].median)
+        ends = sorted(map(bar.figure, (ratio.least, ratio.most)))
+        judged = self._beside_worst(peer, bar.us, clock) if bar.within_spread else ratio.median
+        return Judged(None if self.quick else bar.holds(judged), Spread(bar.figure(ratio.median), *ends), peer)
+
+    def _beside_worst(self, name: str, us: str | None, clock: Clock) -> float:
+        """The ratio of our median to the worst of their rounds."""
+        ours, theirs = self._spread(us or self.row.us.name, clock), self._spread(name, clock)
+        return ours.median / theirs.least if clock == "rate" else theirs.most / ours.median
 
     def _spread(self, name: str, clock: Clock) -> Spread | None:
-        return next((getattr(each, clock) for each in self.outcomes if each.contender.name == name), None)
+        return next((each.spread(clock) for each in self.outcomes if each.contender.name == name), None)
+
+
+def compare(ours: Spread, theirs: Spread, clock: Clock) -> Spread:
+    """How many times as good ours is. Rounds run in turn, so that those of one number saw the same machine.
+
+    >>> compare(Spread.of([1.0, 2.0]), Spread.of([2.0, 6.0]), "seconds").most
+    3.0
+    """
+    over, under = (ours, theirs) if clock == "rate" else (theirs, ours)
+    each = [high / low for high, low in zip(over.rounds, under.rounds, strict=False)]
+    median = over.median / under.median
+    return Spread(median, min([median, *each]), max([median, *each]), tuple(each))
 
 
 def in_turn(items: Sequence[Item], round_: int) -> list[Item]:

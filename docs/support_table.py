@@ -24,6 +24,8 @@ from zoo.orca.data.tf.data import Dataset
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import _MAKERS, engine_of, kind_of
 from zoo.orca.learn.estimator import BACKENDS
+from zoo.orca.learn.mxnet.estimator import KINDS as MXNET_KINDS
+from zoo.orca.learn.pytorch.estimator import BACKENDS as TORCH_BACKENDS
 from zoo.orca.learn.sync import make_sync
 from zoo.orca.learn.tf2.estimator import BACKENDS as KERAS_BACKENDS
 from zoo.orca.learn.tf2.quiet import import_tensorflow
@@ -31,10 +33,11 @@ from zoo.orca.learn.tf2.quiet import import_tensorflow
 DOCS = Path(__file__).parent
 # Below zoo.orca.learn, and the backends that each takes.
 ESTIMATORS = {
-    "pytorch": [name for name in BACKENDS if name != "tf2"],
+    "pytorch": TORCH_BACKENDS,
     "tf": ["bigdl"],
     "tf2": KERAS_BACKENDS,
     "bigdl": ["bigdl"],
+    "mxnet": ["mxnet"],
 }
 ENGINES = {"local": "local", "spark": "Spark", "ray": "Ray"}
 MARKED = re.compile(r"(<!-- support:(\w+) -->\n).*?(<!-- /support -->)", re.DOTALL)
@@ -86,7 +89,8 @@ def _backends(kind: str, engine: str) -> list[str]:
         engine_of(stand_in, asked=named)
     except InvalidArgumentError:
         return []
-    return [name for name, (_, home) in BACKENDS.items() if home in (None, engine)]
+    takers = [name for name in BACKENDS if name != "mxnet" or kind in MXNET_KINDS]
+    return [name for name in takers if BACKENDS[name][1] in (None, engine)]
 
 
 def _stand_ins(engine: str) -> dict[str, Any]:

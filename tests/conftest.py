@@ -11,20 +11,32 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+import side_by_side
+import spark_archive
 
 ENGINES = ("local", "spark", "ray")
 WORKERS = 4
 BUCKET = "orca-tests"
 
 # Set before anything is started: every process of this run carries the mark, every temporary file lies in the folder.
-MARK = uuid.uuid4().hex
-os.environ["ORCA_TEST_RUN"] = MARK
+# Test processes side by side have marks and folders of their own, which the one that started them knows.
 # A short path: Ray's sockets must fit into 107 characters.
-FOLDER = tempfile.mkdtemp(prefix="ot-")
+ROOT = os.environ["TMPDIR"] if side_by_side.NAME else tempfile.mkdtemp(prefix="ot-")
+FOLDER = f"{ROOT}-{side_by_side.NAME}" if side_by_side.NAME else ROOT
+MARK = f"{os.environ[side_by_side.MARK]}-{side_by_side.NAME}" if side_by_side.NAME else uuid.uuid4().hex
+os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+os.environ[side_by_side.MARK] = MARK
 os.environ["TMPDIR"] = FOLDER
 tempfile.tempdir = FOLDER
+spark_archive.set_java_options()
 
 from traces import Traces  # noqa: E402 - it looks at the folder set above
+
+# How long an example takes says more about what else runs than about the test.
+settings.register_profile("orca", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("orca")
 
 
 def pytest_addoption(parser):
@@ -50,7 +62,37 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "engine" in item.fixturenames)
 
 
-def pytest_sessionfinish(session):
+def pytest_collection_finish(session):
+    if side_by_side.NAME:
+        side_by_side.write_scopes(Path(ROOT), session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    if not side_by_side.NAME:
+        return (yield)
+    with side_by_side.turn(Path(ROOT), alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return side_by_side.scheduler(config, log, Path(ROOT))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A test process that died has left its engine running."""
+    if error:
+        side_by_side.clean_up(f"{MARK}-{node.gateway.id}", f"{ROOT}-{node.gateway.id}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish():
+    """Once every test process has ended, remove what a Ctrl-C kept it from ending."""
+    yield
+    if not side_by_side.NAME:
+        side_by_side.clean_up(f"{MARK}-", f"{ROOT}-")
     shutil.rmtree(FOLDER, ignore_errors=True)
 
 

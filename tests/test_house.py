@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 
 FRAMEWORKS = ["pyspark", "py4j", "ray", "torch", "tensorflow", "keras", "tf_keras", "mxnet", "openvino",
-              "mlflow", "matplotlib", "cv2"]  # fmt: skip
+              "onnx", "onnxruntime", "nncf", "mlflow", "matplotlib", "cv2"]  # fmt: skip
 MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca.data.image", "zoo.common.nncontext",
            "zoo.ray", "bigdl.util.common", "zoo.orca.feed", "zoo.orca.learn.metrics", "zoo.orca.learn.trigger",
            "zoo.orca.learn.optimizers", "zoo.orca.learn.summary", "zoo.orca.learn.sync", "zoo.orca.learn.predict",
@@ -23,7 +23,8 @@ MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca
            "zoo.orca.learn.tf2", "zoo.orca.learn.tf.estimator", "zoo.tfpark", "zoo.pipeline.api.net", "zoo.util.tf",
            "zoo.util.triggers", "bigdl.optim.optimizer", "bigdl.transform.vision.image", "bigdl.dataset.dataset",
            "zoo.feature.common", "zoo.feature.image", "zoo.orca.learn.bigdl", "zoo.pipeline.estimator",
-           "zoo.pipeline.inference"]  # fmt: skip
+           "zoo.pipeline.inference", "zoo.orca.learn.mxnet", "zoo.orca.learn.openvino",
+           "zoo.orca.learn.export"]  # fmt: skip
 
 # Imports a module, and says what that changed.
 LOOK = """
@@ -43,7 +44,7 @@ print(json.dumps({
 # Each layer may import itself and those above it. The longest name that a module's own starts with decides.
 LAYERS = [
     ("zoo.orca.errors", "zoo.orca.version"),
-    ("zoo.orca.optional",),
+    ("zoo.orca.optional", "zoo.orca.mxnet_library"),
     ("zoo.orca.engine",),
     ("zoo.orca.options", "zoo.orca.context", "zoo.orca"),
     ("zoo.orca.data",),

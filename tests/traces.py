@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 # What importing TensorFlow and Ray sets for the life of the process.
 LIBRARY_VARIABLES = {
     "ENABLE_RUNTIME_UPTIME_TELEMETRY",

@@ -12,7 +12,7 @@ from benchmarks import csv_data, csv_row
 from benchmarks.__main__ import main, rows, select
 from benchmarks.process import ContenderFailedError, missing, run
 from benchmarks.row import ROOT, Bar, Contender, Row, Settings
-from benchmarks.runner import DisagreementError, Outcome, Result, Spread, check_agreement, in_turn, measure
+from benchmarks.runner import DisagreementError, Outcome, Result, Spread, check_agreement, compare, in_turn, measure
 from benchmarks.table import render, write
 
 # A command that reports as a contender does, without importing anything of ours.
@@ -53,28 +53,73 @@ def test_a_bar_is_on_our_time_against_theirs(at_most, expected):
     assert result(US, PANDAS).passes(Bar("fast", "pandas", at_most)) is expected
 
 
+@pytest.mark.parametrize(
+    ("bar", "expected"),
+    [
+        (Bar("best", ("pandas", "Dask"), at_least=1.5), (True, 1.5, "Dask")),
+        (Bar("best", ("pandas", "Dask"), at_least=1.6), (False, 1.5, "Dask")),
+        (Bar("lost", ("pandas", "polars"), at_least=0.1), (None, None, "")),
+        (Bar("memory", "pandas", at_most=0.05, clock="peak"), (True, 100 / 2048, "pandas")),
+        (Bar("memory", "pandas", at_most=0.04, clock="peak"), (False, 100 / 2048, "pandas")),
+        (Bar("another", "us", at_least=0.4, us="pandas"), (True, 0.5, "us")),
+        (Bar("median", "Dask", at_least=1.7), (False, 1.5, "Dask")),
+        (Bar("worst round", "Dask", at_least=1.7, within_spread=True), (True, 1.5, "Dask")),
+    ],
+    ids=lambda value: value.text if isinstance(value, Bar) else "",
+)
+def test_bars_are_about_the_best_of_several_about_memory_and_about_any_of_ours(bar, expected):
+    dask = Outcome(Contender("Dask", "peer", ["true"]), Spread(3.0, 2.0, 3.5), Spread(9.0, 9.0, 9.0), peak=2**20)
+    polars = Outcome(Contender("polars", "limit", ["true"]), note="failed")
+    judged = result(US, PANDAS, dask, polars).judge(bar)
+    assert (judged.passes, judged.figure and pytest.approx(judged.figure.median), judged.peer) == expected
+
+
+def test_a_bar_asks_for_one_thing():
+    with pytest.raises(ValueError, match="either at_most or at_least: 'fast'"):
+        Bar("fast", "pandas")
+    with pytest.raises(ValueError, match="either"):
+        Bar("fast", "pandas", at_most=1, at_least=1)
+
+
+def test_a_ratio_spreads_over_the_rounds_that_ran_side_by_side():
+    ours, theirs = Spread.of([1.0, 2.0, 4.0]), Spread.of([3.0, 4.0, 10.0])
+    assert compare(ours, theirs, "seconds") == Spread(2.0, 2.0, 3.0)
+    assert compare(theirs, ours, "rate") == Spread(2.0, 2.0, 3.0)
+
+
+def test_the_part_of_the_limits_speed_is_told():
+    limit = Outcome(Contender("polars", "limit", ["true"]), Spread.of([1.0]), Spread.of([1.0]))
+    measured = result(US, PANDAS, limit)
+    assert [measured.of_limit(each).median for each in measured.outcomes] == [0.5, 0.25, 1.0]
+    assert result(US, PANDAS).of_limit(US) is None
+
+
 def test_a_quick_run_judges_nothing():
     assert result(US, PANDAS, quick=True).passes(Bar("fast", "pandas", 1.0)) is None
 
 
 def test_the_table_shows_medians_spreads_ratios_memory_and_verdicts():
     absent = Outcome(Contender("polars", "limit", ["true"]), note="not installed: polars")
-    bars = (Bar("ahead of pandas", "pandas", 1.0), Bar("3 times pandas", "pandas", 1 / 3), Bar("near", "polars", 9.0))
+    bars = (
+        Bar("ahead of pandas", "pandas", at_most=1),
+        Bar("3 times pandas", "pandas", at_least=3),
+        Bar("near", "polars", at_most=9),
+    )
     assert render(result(US, PANDAS, absent, bars=bars), "Measured on a toy.").splitlines() == [
         "**A toy**",
         "",
-        "| contender          | work alone, s         | whole process, s | ratio to us | peak memory |",
-        "|--------------------|-----------------------|------------------|-------------|-------------|",
-        "| **us**             | 2 (1.5 to 2.5)        | 3 (2.5 to 3.5)   | 1.00        | 100 MB      |",
-        "| pandas             | 4 (3 to 5)            | 4.5 (4 to 5)     | 2.00        | 2,048 MB    |",
-        "| polars (the limit) | not installed: polars | -                | -           | -           |",
+        "| contender          | work alone, s         | whole process, s | ratio to us | of the limit | peak memory |",
+        "|--------------------|-----------------------|------------------|-------------|--------------|-------------|",
+        "| **us**             | 2 (1.5 to 2.5)        | 3 (2.5 to 3.5)   | 1.00        | -            | 100 MB      |",
+        "| pandas             | 4 (3 to 5)            | 4.5 (4 to 5)     | 2.00        | -            | 2,048 MB    |",
+        "| polars (the limit) | not installed: polars | -                | -           | -            | -           |",
         "",
-        "- bar: ahead of pandas → pass",
-        "- bar: 3 times pandas → **miss**",
+        "- bar: ahead of pandas → pass: 0.50 beside pandas",
+        "- bar: 3 times pandas → **miss**: 2.00 beside pandas",
         "- bar: near → not judged",
         "",
-        "Median (least to most) of 3 rounds in turn; the ratio is that of work alone, above 1 we are faster. "
-        "Measured on a toy.",
+        "Median (least to most) of 3 rounds in turn; the ratio is that of work alone, above 1 we are faster; "
+        "of the limit's speed, by work alone. Measured on a toy.",
     ]
 
 
@@ -156,7 +201,12 @@ def test_names_choose_rows_and_groups():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(["--quick", "--write"], "leave out one"), (["--rounds", "0"], "at least 1")]
+    ("arguments", "words"),
+    [
+        (["--quick", "--write"], "leave out one"),
+        (["--rounds", "0"], "at least 1"),
+        (["--replot", "--quick"], "measures nothing"),
+    ],
 )
 def test_arguments_that_cannot_work_are_refused(arguments, words, capsys):
     with pytest.raises(SystemExit):
@@ -179,7 +229,7 @@ def test_contenders_of_the_csv_row_agree_on_a_little_data(tmp_path, monkeypatch)
     monkeypatch.setattr(csv_data, "table", partial(csv_data.table, rows=2000))
     settings = Settings(quick=True, data=tmp_path)
     row = csv_row.row(settings)
-    light = tuple(each for each in row.contenders if "pyspark" not in each.needs)
+    light = tuple(each for each in row.contenders if not {"pyspark", "ray"} & set(each.needs))
     measured = measure(dataclasses.replace(row, contenders=light), settings, lambda line: None)
     notes = {outcome.contender.name: outcome.note for outcome in measured.outcomes}
     assert notes == {each.name: f"not installed: {each.needs[0]}" if missing(each) else "" for each in light}

@@ -99,6 +99,26 @@ def test_an_exception_that_cannot_travel_arrives_as_words(engine):
         run_gang(engine, fail, 1)
 
 
+@pytest.mark.engines("local")
+def test_an_exception_that_only_workers_can_read_arrives_as_words(engine):
+    driver = os.getpid()
+
+    def only_here():
+        if os.getpid() == driver:
+            raise ImportError("not on the driver")
+        return KeyError("spoilt")
+
+    class Foreign(Exception):
+        def __reduce__(self):
+            return only_here, ()
+
+    def fail(worker):
+        raise Foreign("row 3 is spoilt")
+
+    with pytest.raises(WorkerError, match="Foreign: row 3 is spoilt"):
+        run_gang(engine, fail, 1)
+
+
 def test_a_lost_process_is_told_apart_and_not_retried_without_a_budget(engine):
     def die(worker):
         worker.report(step=2)
@@ -197,6 +217,7 @@ def test_a_users_exception_is_never_retried(engine, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-0"]
 
 
+@pytest.mark.alone
 def test_a_stall_names_the_silent_rank_and_shows_all_stacks(engine):
     def oversleep(worker):
         worker.report(step=4)
@@ -212,6 +233,7 @@ def test_a_stall_names_the_silent_rank_and_shows_all_stacks(engine):
     assert "rank 1: step 4" in str(caught.value)
 
 
+@pytest.mark.alone
 def test_a_rank_that_waits_for_others_is_not_blamed(engine):
     def oversleep(worker):
         worker.report(step=4)
@@ -229,6 +251,7 @@ def test_a_rank_that_waits_for_others_is_not_blamed(engine):
     assert "rank 0: step 4, waits for others, rank 1: step 5, rank 2: step 4, waits for others" in str(caught.value)
 
 
+@pytest.mark.alone
 def test_where_all_wait_all_are_blamed_but_those_that_finished(engine):
     def never_together(worker):
         worker.report(step=1)
@@ -245,6 +268,7 @@ def test_where_all_wait_all_are_blamed_but_those_that_finished(engine):
     assert sorted(caught.value.stacks) == [0, 2]
 
 
+@pytest.mark.alone
 @pytest.mark.engines("local")
 def test_a_rank_that_does_not_answer_is_blamed(engine, monkeypatch):
     monkeypatch.setattr("zoo.orca.engine.gang.STACKS_SECONDS", 0.5)
@@ -262,6 +286,7 @@ def test_a_rank_that_does_not_answer_is_blamed(engine, monkeypatch):
     assert "no answer" in caught.value.stacks[1]
 
 
+@pytest.mark.alone
 def test_others_may_wait_for_a_rank_that_works_on(engine):
     def work(worker):
         with worker.waiting():

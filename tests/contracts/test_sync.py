@@ -34,6 +34,7 @@ KINDS = {
     "torch_distributed": ("torch_distributed", {}),
     "torch_distributed-gloo": ("torch_distributed", {"shared_memory": False}),
     "horovod": ("horovod", {}),
+    "kvstore": ("kvstore", {}),
 }
 # Longer than the scratch memory of a rank, and than what is summed at once.
 LENGTHS = (1, 5, 5000, 300_001)
@@ -110,7 +111,7 @@ def test_ranks_agree_again_and_again_and_leave_nothing(engine):
                 listening, threads, environment, memory = left[kind, 1]
                 assert (listening, threads, environment) == left[kind, 0][:3], kind
                 assert not memory, kind
-                assert not [name for name in environment if name.startswith(("HOROVOD", "GLOO"))], kind
+                assert not [name for name in environment if name.startswith(("HOROVOD", "GLOO", "DMLC"))], kind
 
 
 @pytest.mark.engines("local")
@@ -272,6 +273,7 @@ def load(worker, name):
 STALLS = {"local": "torch_distributed-gloo", "spark": "bigdl", "ray": "horovod"}
 
 
+@pytest.mark.alone
 def test_who_never_enters_a_collective_is_blamed_alone(engine):
     def oversleep(worker, name, options):
         load(worker, SYNCS[name][0])
@@ -294,6 +296,7 @@ def test_who_never_enters_a_collective_is_blamed_alone(engine):
     assert all("group.all_reduce(np.zeros(10))" in caught.value.stacks[rank] for rank in (0, 2))
 
 
+@pytest.mark.alone
 @pytest.mark.engines("local")
 def test_a_timed_group_counts_the_wait_for_others(engine):
     def agree(worker, sync):
@@ -413,9 +416,9 @@ def test_solo_is_for_one(engine):
 
 
 def test_names_are_checked():
-    with pytest.raises(InvalidArgumentError, match="'solo', 'bigdl', 'torch_distributed', 'horovod', but 'mpi'"):
+    with pytest.raises(InvalidArgumentError, match="'torch_distributed', 'horovod', 'kvstore', but 'mpi'"):
         make_sync("mpi")
-    assert [make_sync(name).sharded for name in SYNCS] == [False, True, False, False]
+    assert [make_sync(name).sharded for name in SYNCS] == [False, True, False, False, False]
 
 
 def test_horovod_that_is_not_installed_is_named(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pandas as pd
@@ -123,6 +124,30 @@ class TestTransform:
         assert np.concatenate([shard["x"] for shard in source.collect()]).tolist() == [1, 1, 1, 1]
         zipped = source.zip(source)
         assert [one["x"].tolist() == other["x"].tolist() == [1, 1] for one, other in zipped.collect()] == [True, True]
+
+    def test_a_failure_ends_what_runs_on_beside_it(self, engine, tmp_path):
+        def fail_beside_a_long_one(shard):
+            if shard[0] == 0:
+                (tmp_path / "long").touch()
+                time.sleep(3600)
+            while not (tmp_path / "long").exists():
+                time.sleep(0.01)
+            raise ValueError("one of the two")
+
+        with pytest.raises(ValueError, match="one of the two"):
+            XShards.partition(np.arange(2), 2).transform_shard(fail_beside_a_long_one)
+
+        everyone = engine.cores
+
+        def meet(shard):
+            (tmp_path / f"{shard[0]}.here").touch()
+            until = time.monotonic() + 60
+            while time.monotonic() < until and len(list(tmp_path.glob("*.here"))) < everyone:
+                time.sleep(0.01)
+            return len(list(tmp_path.glob("*.here")))
+
+        met = XShards.partition(np.arange(everyone), everyone).transform_shard(meet).collect()
+        assert met == [everyone] * everyone
 
     def test_lazy_mode_computes_later(self, engine, tmp_path):
         def note(shard):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,6 +17,7 @@ from zoo.orca.errors import (
     PathNotFoundError,
     PreconditionError,
 )
+from zoo.orca.learn.openvino import Estimator
 from zoo.orca.learn.records import Records
 from zoo.pipeline.api.net import GraphNet, Net, TFNet
 from zoo.pipeline.api.torch import TorchModel, zoo_pickle_module
@@ -97,11 +99,41 @@ def test_what_is_not_there_or_not_offered_is_said(saved, tmp_path):
     torch.save(saved[0].state_dict(), tmp_path / "weights.pt")
     with pytest.raises(InvalidArgumentError, match="not its state_dict"):
         Net.load_torch(str(tmp_path / "weights.pt"))
-    try:
-        import openvino  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingPackageError, match="openvino"):
-            InferenceModel().load_openvino("model.xml", "model.bin")
+
+
+@pytest.mark.engines("local", "spark")
+def test_a_model_of_openvino_predicts_here_and_where_batches_lie(engine, tmp_path):
+    import openvino
+    from openvino import opset13 as ops
+
+    weights = np.arange(6, dtype=np.float32).reshape(3, 2)
+    x = ops.parameter([-1, 3], np.float32, name="x")
+    made = openvino.Model([ops.result(ops.matmul(x, ops.constant(weights), False, False))], [x], "model")
+    openvino.save_model(made, str(tmp_path / "model.xml"), compress_to_fp16=False)
+    (tmp_path / "model.bin").rename(tmp_path / "elsewhere.bin")
+    files = str(tmp_path / "model.xml"), str(tmp_path / "elsewhere.bin")
+    for batch_size in (0, 2):  # a model of two rows is given five all the same
+        model = InferenceModel(supported_concurrent_num=3)
+        model.load_openvino(*files, batch_size)
+        np.testing.assert_allclose(model.predict(X), X @ weights, rtol=1e-5)
+        with ThreadPoolExecutor(3) as pool:
+            for factor, found in enumerate(pool.map(model.predict, [X * factor for factor in range(12)])):
+                np.testing.assert_allclose(found, X @ weights * factor, rtol=1e-5)
+    batches = engine.sc.parallelize([X, X[:2]], 1) if engine.name == "spark" else Records.of([X, X[:2]])
+    first, second = model.distributed_predict(batches).collect()
+    np.testing.assert_allclose(first, X @ weights, rtol=1e-5)
+    assert second.shape == (2, 2)
+    for wrong in ((files[0], "nowhere.bin"), ("nowhere.xml", files[1])):
+        with pytest.raises(PathNotFoundError, match=r"nowhere\.(bin|xml)"):
+            InferenceModel().load_openvino(*wrong)
+
+
+def test_without_openvino_the_line_that_installs_it_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(MissingPackageError, match=r"pip install .*\[openvino\]"):
+        InferenceModel().load_openvino("model.xml", "model.bin")
+    with pytest.raises(ImportError, match=r"pip install .*\[openvino\]"):
+        Estimator.from_openvino(model_path="model.xml")
 
 
 def test_a_graph_is_cut_and_frozen():

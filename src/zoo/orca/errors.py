@@ -152,3 +152,15 @@ class StrangerError(OrcaError, ConnectionError):
 
 class UnknownArgumentError(InvalidArgumentError, TypeError):
     """A call has an argument that is not known, or lacks one; the message has the spelling that was meant."""
+
+
+class ModelFileMissingError(PathNotFoundError, AssertionError):
+    """A file of a model is not there, or not both of the two that belong together."""
+
+
+class ModelFileError(InvalidArgumentError, RuntimeError):
+    """A file is no model, is damaged, or holds a model that cannot be made ready as asked."""
+
+
+class ExportMismatchError(OrcaError, ArithmeticError):
+    """A model that was written predicts something else than the estimator; its file was not kept."""

@@ -14,8 +14,9 @@ from pandas.testing import assert_frame_equal
 
 from zoo.orca import OrcaContext
 from zoo.orca.data.file import write_text
-from zoo.orca.data.pandas import blocks, read_csv
+from zoo.orca.data.pandas import arrow_csv, blocks, read_csv
 from zoo.orca.data.pandas.csv_files import read_as_pandas, read_by_rules
+from zoo.orca.data.pandas.csv_reader import CsvReader
 from zoo.orca.data.pandas.rules import parse_csv_rules
 from zoo.orca.engine.local import LocalEngine
 from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
@@ -231,6 +232,18 @@ def test_repeated_columns_are_numbered(engine, tmp_path: Path) -> None:
 def test_wrong_arguments_say_what_to_type(engine, folder: Path, arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         read_csv(str(folder), **arguments)
+
+
+def test_words_beyond_ascii_are_read_as_pandas_reads_them_and_broken_ones_refused(tmp_path: Path) -> None:
+    reader, path = CsvReader({}), tmp_path / "words.csv"
+    frame = pd.DataFrame({"id": np.arange(90_000), "word": np.resize(["Zürich", "naïve", "plain"], 90_000)})
+    for part in (frame, frame[frame.word == "plain"].reset_index(drop=True)):
+        part.to_csv(path, index=False)
+        assert path.stat().st_size > arrow_csv.SMALL_BYTES
+        assert_frame_equal(reader.read(*blocks.nominal_blocks(str(path), reader, blocks.BLOCK_BYTES)), part)
+    frame.to_csv(path, index=False, encoding="latin-1")
+    with pytest.raises(UnicodeDecodeError):
+        reader.read(*blocks.nominal_blocks(str(path), reader, blocks.BLOCK_BYTES))
 
 
 def test_files_on_s3(s3_bucket: str, small_blocks) -> None:

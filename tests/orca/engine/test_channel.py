@@ -16,6 +16,8 @@ from zoo.orca.engine import channel as channel_module
 from zoo.orca.engine.base import Seat
 from zoo.orca.engine.channel import Beat, Channel, Hello, Line, Lost
 
+pytestmark = pytest.mark.alone  # it waits for what is to come, or not to come, by the clock
+
 
 @pytest.fixture
 def channel():

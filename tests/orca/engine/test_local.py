@@ -197,6 +197,7 @@ def test_a_plain_script_needs_no_main_guard(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.alone
 def test_control_c_ends_a_script_and_its_workers(tmp_path):
     running = subprocess.Popen(script(tmp_path, 300), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout.readline() == "started\n"
@@ -209,6 +210,7 @@ def test_control_c_ends_a_script_and_its_workers(tmp_path):
     assert psutil.wait_procs(workers, timeout=10)[1] == []
 
 
+@pytest.mark.alone
 def test_a_killed_driver_leaves_no_worker(tmp_path):
     running = subprocess.Popen(script(tmp_path, 300), stdout=subprocess.PIPE, text=True)
     running.stdout.readline()

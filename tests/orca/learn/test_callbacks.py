@@ -634,6 +634,7 @@ class Seen(Callback):
         )
 
 
+@pytest.mark.alone
 @pytest.mark.engines("local")
 def test_what_a_run_tells_on_workers_and_on_the_driver(engine):
     seen = Seen()

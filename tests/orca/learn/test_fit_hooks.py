@@ -103,6 +103,7 @@ def test_a_callback_that_fails_in_the_end_does_not_cost_what_was_learnt(engine):
     assert (weights(est.get_model()) == weights(calm.get_model())).all()
 
 
+@pytest.mark.alone
 def test_a_slow_callback_of_the_driver_is_no_lost_worker(engine, monkeypatch):
     monkeypatch.setattr(gang, "SILENT_SECONDS", 1.0)
 

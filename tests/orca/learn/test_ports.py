@@ -28,6 +28,8 @@ from zoo.orca.errors import CheckpointError
 from zoo.orca.learn.pytorch import Estimator
 from zoo.orca.learn.trigger import SeveralIteration
 
+# Strangers wait for answers by the clock.
+pytestmark = pytest.mark.alone
 WORKERS = 2
 PATIENCE_SECONDS = 30
 

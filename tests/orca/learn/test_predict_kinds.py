@@ -11,6 +11,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,26 @@ def test_spark_columns_come_out_as_they_went_in(engine):
     assert out.schema.fields[:-1] == schema.fields
     assert [tuple(row)[:-1] for row in out.collect()] == [tuple(row) for row in df.collect()]
     assert [row.prediction for row in out.collect()] == [1 + 2 + 5 + 7, 3 + 8 + 1]
+
+
+@pytest.mark.engines("spark")
+def test_spark_rows_of_parquet_files_are_those_that_spark_reads(engine, tmp_path):
+    folder = str(tmp_path / "a folder")
+    table = pa.table({"a": np.arange(50, dtype=np.float32), "B c": [[n, n / 2] for n in range(50)], "n": range(50)})
+    for number in range(3):
+        os.makedirs(folder, exist_ok=True)
+        pa.parquet.write_table(table.slice(20 * number, 20), f"{folder}/{number} ä.parquet", row_group_size=7)
+    df = spark().read.parquet(folder).drop("n")
+    read, others = (predict(each, Ours("vector"), 4, ["B c", "a"]) for each in (df, df.where("a >= 0")))
+    assert "Range" in read._jdf.queryExecution().toString()
+    assert "Range" not in others._jdf.queryExecution().toString()
+    assert read.schema == others.schema
+    assert read.rdd.glom().collect() == others.rdd.glom().collect()
+    assert read.count() == 50
+    assert read.union(read).where("a > 40").count() == 18
+    pa.parquet.write_table(pa.table({"a": pa.array([1.0, None], pa.float32())}), tmp_path / "none.parquet")
+    with pytest.raises(Exception, match=r"'a'.*null|null.*'a'"):
+        predict(spark().read.parquet(str(tmp_path / "none.parquet")), Ours(), 4, ["a"]).collect()
 
 
 @pytest.mark.engines("spark")

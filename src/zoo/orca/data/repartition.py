@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from zoo.orca.data import frames, rows
-from zoo.orca.engine.base import Placement, deal
+from zoo.orca.engine.base import Placement, owner
 
 
 def fetch_facts(placement: Placement, fact: Callable[[Any], Any]) -> list[list[Any]]:
@@ -39,39 +38,42 @@ def _size_and_kind(shard: Any) -> tuple[int, str]:
 
 def _join_neighbours(placement: Placement, count: int) -> Placement:
     """Neighbouring partitions are joined into one shard each."""
-    owner = {source: target for target, mine in enumerate(deal(placement.num_partitions, count)) for source in mine}
-    return placement.exchange(lambda index, shards: ((owner[index], shard) for shard in shards), count, rows.join)
+    sources = placement.num_partitions
+    return placement.exchange(
+        lambda index, shards: ((owner(index, sources, count), shard) for shard in shards), count, rows.join
+    )
 
 
 def _deal_rows(placement: Placement, sizes: list[list[int]], count: int) -> Placement:
     """Rows or items are cut into count contiguous runs over all shards, in order."""
-    starts = _starts([sum(partition) for partition in sizes])
-    bounds = np.linspace(0, sum(map(sum, sizes)), count + 1).astype(int).tolist()
+    starts, total = _starts([sum(partition) for partition in sizes]), sum(map(sum, sizes))
 
     def split(index: int, shards: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-        first = starts[index]
+        bounds = np.linspace(0, total, count + 1).astype(int)
+        first = int(starts[index])
         for shard in shards:
-            for target in range(count):
-                begin, end = max(first, bounds[target]), min(first + len(shard), bounds[target + 1])
+            last = first + len(shard)
+            lowest, above = np.searchsorted(bounds, first, side="right") - 1, np.searchsorted(bounds, last)
+            for target in range(int(lowest), int(above)):
+                begin, end = max(first, int(bounds[target])), min(last, int(bounds[target + 1]))
                 if begin < end:
                     yield target, rows.take(shard, begin - first, end - first)
-            first += len(shard)
+            first = last
 
     return placement.exchange(split, count, rows.join)
 
 
 def _deal_whole(placement: Placement, counts: list[int], partitions: int) -> Placement:
     """Whole shards are dealt to partitions, in order."""
-    starts = _starts(counts)
-    owner = {position: target for target, mine in enumerate(deal(sum(counts), partitions)) for position in mine}
+    starts, total = _starts(counts), sum(counts)
 
     def split(index: int, shards: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-        for position, shard in enumerate(shards, starts[index]):
-            yield owner[position], shard
+        for position, shard in enumerate(shards, int(starts[index])):
+            yield owner(position, total, partitions), shard
 
     return placement.exchange(split, partitions, lambda target, pieces: pieces)
 
 
-def _starts(sizes: list[int]) -> list[int]:
-    """The position of each partition's first row."""
-    return list(accumulate(sizes, initial=0))[:-1]
+def _starts(sizes: list[int]) -> np.ndarray:
+    """The position of each partition's first row: an array, for it travels with every partition's task."""
+    return np.cumsum([0, *sizes])[:-1]

@@ -6,7 +6,18 @@ listens for it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from zoo.orca.engine.channel import Answer, Ask
+
+
+@dataclass
+class _Waiter:
+    """Who asked for keys, and how many of them were there when it was last looked."""
+
+    rank: int
+    ask: Ask
+    place: int = 0
 
 
 class Board:
@@ -22,20 +33,41 @@ class Board:
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
-        self._waiting: list[tuple[int, Ask]] = []
+        # By the key that is missed, so that a new key costs nobody's time but theirs who wait for it.
+        self._waiting: dict[str, list[_Waiter]] = {}
 
     def ask(self, rank: int, ask: Ask) -> list[tuple[int, Answer]]:
         """The answers that can be given now, to whom: to this question and to those that waited for its effect."""
         if ask.what == "get":
-            self._waiting.append((rank, ask))
-            return self._answers()
+            return self._answers([_Waiter(rank, ask)])
         value = getattr(self, f"_{ask.what}")(*ask.args)
-        return [(rank, Answer(ask.number, value)), *self._answers()]
+        return [(rank, Answer(ask.number, value)), *self._answers(self._waiters_for(ask))]
 
-    def _answers(self) -> list[tuple[int, Answer]]:
-        ready = [(rank, ask) for rank, ask in self._waiting if self._check(*ask.args)]
-        self._waiting = [each for each in self._waiting if each not in ready]
-        return [(rank, Answer(ask.number, [self._values[key] for key in ask.args[0]])) for rank, ask in ready]
+    def _waiters_for(self, ask: Ask) -> list[_Waiter]:
+        """Those who waited for the key that the question was about, and is there now."""
+        key = ask.args[0] if ask.args else None
+        return self._waiting.pop(key, []) if isinstance(key, str) and key in self._values else []
+
+    def _answers(self, waiters: list[_Waiter]) -> list[tuple[int, Answer]]:
+        """Answers to those whose keys are all there; the others wait for the first that is not."""
+        answers = []
+        for waiter in waiters:
+            missing = self._missing(waiter)
+            if missing is None:
+                values = [self._values[key] for key in waiter.ask.args[0]]
+                answers.append((waiter.rank, Answer(waiter.ask.number, values)))
+            else:
+                self._waiting.setdefault(missing, []).append(waiter)
+        return answers
+
+    def _missing(self, waiter: _Waiter) -> str | None:
+        """The first key that is not there: keys come one after the other, so those before are not looked at again."""
+        keys = waiter.ask.args[0]
+        while waiter.place < len(keys) and keys[waiter.place] in self._values:
+            waiter.place += 1
+        if waiter.place < len(keys):
+            return keys[waiter.place]
+        return next((key for key in keys if key not in self._values), None)  # one may have been removed meanwhile
 
     def _put(self, key: str, value: bytes) -> None:
         self._values[key] = value

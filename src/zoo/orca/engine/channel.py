@@ -6,9 +6,11 @@ the token is dropped before anything it sent is interpreted; only then are pickl
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import pickle
+import resource
 import secrets
 import selectors
 import socket
@@ -16,17 +18,21 @@ import struct
 import threading
 import time
 import weakref
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.orca.engine.base import Seat
 from zoo.orca.engine.pickling import Packed
+from zoo.orca.errors import NotEnoughSlotsError
 
 _HEADER = struct.Struct("!Q")
 _NONCE = 32
 _HANDSHAKE = struct.Struct("!I32s32s")  # rank, the worker's nonce, proof
 _HANDSHAKE_SECONDS = 10.0
 _CHUNK = 1 << 20
+_OTHER_FILES = 512  # that a driver may have open beside its connections
 
 
 @dataclass(frozen=True)
@@ -68,9 +74,14 @@ class Log:
 
 @dataclass(frozen=True)
 class Gather:
-    """One rank's part of an all-gather (to the driver), or all parts by rank (to the workers)."""
+    """One rank's part of a gathering (to the driver), or all parts by rank (to the workers).
+
+    Attributes:
+        everyone: whether every rank gets all parts, and not rank 0 alone.
+    """
 
     value: Any
+    everyone: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,7 +158,8 @@ class _Connection:
     deadline: float
     rank: int | None = None
     incoming: bytearray = field(default_factory=bytearray)
-    outgoing: bytearray = field(default_factory=bytearray)
+    #: What is still to be sent; a message for all ranks is in memory once, however many have it here.
+    outgoing: deque[memoryview] = field(default_factory=deque)
 
 
 class Channel:
@@ -156,13 +168,15 @@ class Channel:
     def __init__(self, host: str, num_workers: int):
         self.token = secrets.token_bytes(32)
         self._num_workers = num_workers
+        _need_descriptors(num_workers)
         self._listener = socket.create_server((host, 0), backlog=max(128, num_workers))
         self._listener.setblocking(False)
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._connections: dict[int, _Connection] = {}
-        self._strangers: set[socket.socket] = set()
+        # In the order in which they came, which is that of their deadlines.
+        self._strangers: dict[socket.socket, _Connection] = {}
         #: When bytes last came from each rank.
         self.heard: dict[int, float] = {}
 
@@ -179,10 +193,19 @@ class Channel:
 
     def send(self, rank: int, message: Any) -> None:
         """Queue a message; it goes out during this and later polls. A rank that is gone is passed over."""
-        connection = self._connections.get(rank)
-        if connection is not None:
-            connection.outgoing += _frame(message)
-            self._flush(connection)
+        self._send([rank], message)
+
+    def send_all(self, message: Any) -> None:
+        """Queue a message for every rank, as `send` does; it is pickled once."""
+        self._send(range(self._num_workers), message)
+
+    def _send(self, ranks: Iterable[int], message: Any) -> None:
+        frame = memoryview(_frame(message))
+        for rank in ranks:
+            connection = self._connections.get(rank)
+            if connection is not None:
+                connection.outgoing.append(frame)
+                self._flush(connection)
 
     def poll(self, timeout: float) -> list[tuple[int, Any]]:
         """Wait up to timeout seconds, move bytes both ways and return the messages that are complete."""
@@ -198,16 +221,18 @@ class Channel:
         return events
 
     def _accept(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            return
+        """Let in who waits, all at once: between two polls a thousand workers may have come."""
+        with contextlib.suppress(OSError):
+            for _ in range(self._num_workers):
+                self._let_in(self._listener.accept()[0])
+
+    def _let_in(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(sock, secrets.token_bytes(_NONCE), time.monotonic() + _HANDSHAKE_SECONDS)
         self._selector.register(sock, selectors.EVENT_READ, connection)
-        self._strangers.add(sock)
-        connection.outgoing += connection.nonce
+        self._strangers[sock] = connection
+        connection.outgoing.append(memoryview(connection.nonce))
         self._flush(connection)
 
     def _read(self, connection: _Connection) -> list[tuple[int, Any]]:
@@ -239,8 +264,8 @@ class Channel:
         del connection.incoming[: _HANDSHAKE.size]
         connection.rank = rank
         self._connections[rank] = connection
-        self._strangers.discard(connection.sock)
-        connection.outgoing += _proof(self.token, b"driver", nonce, connection.nonce)
+        del self._strangers[connection.sock]
+        connection.outgoing.append(memoryview(_proof(self.token, b"driver", nonce, connection.nonce)))
         self._flush(connection)
         return True
 
@@ -259,8 +284,12 @@ class Channel:
     def _flush(self, connection: _Connection) -> None:
         try:
             while connection.outgoing:
-                sent = connection.sock.send(memoryview(connection.outgoing)[:_CHUNK])
-                del connection.outgoing[:sent]
+                first = connection.outgoing[0]
+                sent = connection.sock.send(first[:_CHUNK])
+                if sent == len(first):
+                    connection.outgoing.popleft()
+                else:
+                    connection.outgoing[0] = first[sent:]
         except BlockingIOError:
             pass
         except OSError:
@@ -272,7 +301,7 @@ class Channel:
     def _drop(self, connection: _Connection) -> list[tuple[int, Any]]:
         self._selector.unregister(connection.sock)
         connection.sock.close()
-        self._strangers.discard(connection.sock)
+        self._strangers.pop(connection.sock, None)
         if connection.rank is None:
             return []
         del self._connections[connection.rank]
@@ -280,10 +309,22 @@ class Channel:
 
     def _drop_silent_strangers(self) -> None:
         now = time.monotonic()
-        for sock in list(self._strangers):
-            connection = self._selector.get_key(sock).data
-            if now > connection.deadline:
-                self._drop(connection)
+        while self._strangers and (oldest := next(iter(self._strangers.values()))).deadline < now:
+            self._drop(oldest)
+
+
+def _need_descriptors(num_workers: int) -> None:
+    """Let this process have a connection to every worker: many systems allow 1,024 open files unless one asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = num_workers + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise NotEnoughSlotsError(
+            f"a gang of {num_workers} workers needs as many connections to the driver, but this process may open no "
+            f"more than {hard} files. Raise the limit before starting Python (ulimit -n {needed}), or ask for fewer."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 _lines: weakref.WeakSet[Line] = weakref.WeakSet()
@@ -318,6 +359,10 @@ class Line:
     def is_mine(self) -> bool:
         """Whether this process opened it, and not one that it was forked from."""
         return self._pid == os.getpid()
+
+    def fileno(self) -> int:
+        """For whoever waits for several lines at once."""
+        return self._sock.fileno()
 
     def send(self, message: Any) -> None:
         frame = _frame(message)

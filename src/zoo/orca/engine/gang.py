@@ -6,12 +6,12 @@ import contextlib
 import itertools
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
-from tqdm.auto import tqdm
 
 from zoo.orca.engine.base import Engine, Launch, Placement, Seat
 from zoo.orca.engine.board import Board
@@ -110,7 +110,7 @@ class _Member:
     waits: bool = False
     spoke: float = field(default_factory=time.monotonic)
     beat: float = field(default_factory=time.monotonic)
-    gathered: list[bytes] = field(default_factory=list)
+    gathered: deque[Gather] = field(default_factory=deque)
     stacks: str | None = None
 
     @property
@@ -128,7 +128,13 @@ class _Gang:
         self.attempt = attempt
         self.options = options
         self.members = [_Member() for _ in range(size)]
+        # Ranks that have not joined, not finished, or given a part of a gathering: every message would otherwise be a
+        # reason to look at every rank.
+        self.absent = set(range(size))
+        self.unfinished = set(range(size))
+        self.givers: set[int] = set()
         self.welcomed = False
+        self.shown = 0.0
         self.board = Board()
         self.failed: tuple[int, Failed] | None = None
 
@@ -148,19 +154,26 @@ class _Gang:
 
     def _follow(self, launch: Launch) -> None:
         """Handle what the workers say until all are done, one has failed, or they are late."""
-        started = time.monotonic()
-        while not all(member.result for member in self.members):
+        started = looked = time.monotonic()
+        while self.unfinished:
             polled = time.monotonic()
             self._handle(self.channel.poll(POLL_SECONDS))
-            self._excuse(time.monotonic() - polled - POLL_SECONDS)
+            now = time.monotonic()
+            self._excuse(now - polled - POLL_SECONDS)
             if self.failed is not None:
                 self._raise_first_cause(*self.failed)
-            if (reason := launch.failure()) is not None:
-                self._raise_launch_failure(reason)
-            if not self.welcomed:
-                self._check_started(started)
-            else:
-                self._check_alive()
+            if now - looked >= POLL_SECONDS:  # many ranks speak far more often
+                looked = now
+                self._look(launch, started)
+
+    def _look(self, launch: Launch, started: float) -> None:
+        """See whether the engine gave up, or ranks are late."""
+        if (reason := launch.failure()) is not None:
+            self._raise_launch_failure(reason)
+        if not self.welcomed:
+            self._check_started(started)
+        else:
+            self._check_alive()
 
     def _excuse(self, late: float) -> None:
         """The driver was busy with what it heard, or asleep: for so long nobody could have been heard."""
@@ -179,10 +192,11 @@ class _Gang:
 
     def _on_hello(self, rank: int, member: _Member, hello: Hello) -> None:
         member.hello = hello
-        hellos = [each.hello for each in self.members]
-        if None in hellos:
+        self.absent.discard(rank)
+        if self.absent or self.welcomed:
             return
         self.welcomed = True
+        hellos = [each.hello for each in self.members]
         first = hellos[0]
         welcome = Welcome(
             self.task,
@@ -191,7 +205,7 @@ class _Gang:
             self.attempt,
             logger.getEffectiveLevel(),
         )
-        self._send_all(welcome)
+        self.channel.send_all(welcome)
         for each in self.members:
             each.spoke = time.monotonic()
 
@@ -205,9 +219,17 @@ class _Gang:
 
     def _on_gather(self, rank: int, member: _Member, gather: Gather) -> None:
         member.spoke = time.monotonic()
-        member.gathered.append(gather.value)
-        if all(each.gathered for each in self.members):
-            self._send_all(Gather([each.gathered.pop(0) for each in self.members]))
+        member.gathered.append(gather)
+        self.givers.add(rank)
+        if len(self.givers) < len(self.members):
+            return
+        parts = [each.gathered.popleft() for each in self.members]
+        self.givers = {rank for rank, each in enumerate(self.members) if each.gathered}
+        everyones = Gather([part.value for part in parts])
+        if parts[0].everyone:
+            self.channel.send_all(everyones)
+        else:
+            self.channel.send(0, everyones)
 
     def _on_ask(self, rank: int, member: _Member, ask: Ask) -> None:
         for asker, answer in self.board.ask(rank, ask):
@@ -218,6 +240,7 @@ class _Gang:
 
     def _on_done(self, rank: int, member: _Member, done: Done) -> None:
         member.result = done
+        self.unfinished.discard(rank)
 
     def _on_failed(self, rank: int, member: _Member, failed: Failed) -> None:
         member.failed = True
@@ -249,19 +272,17 @@ class _Gang:
         Lost: _on_lost,
     }
 
-    def _send_all(self, message: Any) -> None:
-        for rank in range(len(self.members)):
-            self.channel.send(rank, message)
-
     def _show(self, report: Report) -> None:
         """One bar for the gang: it is as far as its slowest rank."""
         if self.bar.disable:
             return
         if report.total is not None and self.bar.total != report.total:
             self.bar.reset(report.total)
-        slowest = min((member.step or 0) for member in self.members)
-        if slowest > self.bar.n:
-            self.bar.update(slowest - self.bar.n)
+        now = time.monotonic()
+        if now - self.shown >= self.bar.mininterval or report.step == report.total:
+            self.shown = now
+            slowest = min((member.step or 0) for member in self.members)
+            self.bar.update(max(0, slowest - self.bar.n))
         figures = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
         if figures:
             self.bar.set_postfix(figures, refresh=False)
@@ -291,7 +312,7 @@ class _Gang:
                 self._raise_stalled(blamed)
 
     def _working(self) -> list[tuple[int, _Member]]:
-        return [(rank, member) for rank, member in enumerate(self.members) if member.result is None]
+        return [(rank, self.members[rank]) for rank in sorted(self.unfinished)]
 
     def _to_blame(self) -> tuple[int, ...]:
         """The ranks that hold the gang up: silent for too long, and not because they wait for others.
@@ -302,7 +323,7 @@ class _Gang:
             return ()
         now, working = time.monotonic(), self._working()
         silent = [(rank, member) for rank, member in working if now - member.spoke > limit]
-        blamed = [rank for rank, member in silent if not (member.waits or member.gathered)]
+        blamed = [rank for rank, _ in silent if not self._waits(rank)]
         if not blamed and len(silent) == len(working):
             blamed = [rank for rank, _ in silent]
         return tuple(blamed)
@@ -311,7 +332,7 @@ class _Gang:
         """Let every rank tell where it is and whether it waits, as far as it still answers."""
         for member in self.members:
             member.stacks = None
-        self._send_all(Stacks())
+        self.channel.send_all(Stacks())
         deadline = time.monotonic() + STACKS_SECONDS
         while time.monotonic() < deadline and any(member.stacks is None for _, member in self._working()):
             self._handle(self.channel.poll(POLL_SECONDS))
@@ -336,7 +357,12 @@ class _Gang:
         member = self.members[rank]
         if member.result is not None:
             return "finished"
-        return _step_words(member.place) + (", waits for others" if member.waits or member.gathered else "")
+        return _step_words(member.place) + (", waits for others" if self._waits(rank) else "")
+
+    def _waits(self, rank: int) -> bool:
+        """Whether a rank waits for others; who gave a part that only rank 0 wants does not."""
+        member = self.members[rank]
+        return member.waits or any(part.everyone or rank == 0 for part in member.gathered)
 
     def _raise_first_cause(self, rank: int, failed: Failed) -> None:
         deadline = time.monotonic() + FIRST_CAUSE_SECONDS
@@ -354,7 +380,7 @@ class _Gang:
             self._handle(self.channel.poll(POLL_SECONDS))
         if self.failed is not None:
             self._raise_failed(*self.failed)
-        if all(member.result for member in self.members):
+        if not self.unfinished:
             return
         pending = [rank for rank, member in enumerate(self.members) if member.result is None]
         self._raise_lost(pending, f"the {self.engine.name} engine gave it up: {reason}", reason)
@@ -370,9 +396,12 @@ class _Gang:
 def raise_worker_error(failed: Failed, where: str, rank: int | None = None) -> None:
     """Raise what a worker raised, as its own type, telling where it happened."""
     cause = WorkerError(f"{failed.description} ({where})\n{failed.traceback}", rank, failed.step, failed.traceback)
-    if failed.error is None:
+    error = None
+    # Its class may be one that only workers can import.
+    with contextlib.suppress(Exception):
+        error = None if failed.error is None else cloudpickle.loads(failed.error)
+    if error is None:
         raise cause
-    error = cloudpickle.loads(failed.error)
     error.add_note(f"{where}; its traceback there is shown above.")
     with contextlib.suppress(AttributeError):  # an exception may have slots
         error.rank, error.step, error.remote_traceback = rank, failed.step, failed.traceback
@@ -387,11 +416,10 @@ def _listed(ranks: Any) -> str:
     return ", ".join(str(rank) for rank in ranks)
 
 
-class _Bar(tqdm):
+def _bar(description: str | None) -> Any:
     """A bar on terminals and in notebooks, silence elsewhere, and no thread of its own."""
+    # It brings asyncio and more, half of what the embedded engine imports: only gangs shall wait for it.
+    from tqdm.auto import tqdm
 
-    monitor_interval = 0
-
-
-def _bar(description: str | None) -> _Bar:
-    return _Bar(desc=description, total=0, disable=True if description is None else None)
+    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(desc=description, total=0, disable=True if description is None else None)

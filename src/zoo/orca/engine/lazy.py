@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from zoo.orca.engine.base import CombineFunction, Engine, MapFunction, Placement, SplitFunction, deal
 from zoo.orca.engine.pickling import Packed, pack
-from zoo.orca.engine.recipe import Combined, Mapped, Pieces, Recipe, Stored, Zipped
+from zoo.orca.engine.recipe import Combined, Mapped, Pieces, Recipe, Stored, Zipped, pieces_by_target
 from zoo.orca.errors import ShardsLostError
 
 LOSSES = 2
@@ -75,7 +75,8 @@ class LazyPlacement(Placement):
         def make() -> list[Recipe]:
             if not sources:  # computing again what was uncached needs no second exchange
                 sources.extend(self.engine.split(self._mapped(splitter, changes=False), num_partitions))
-            return [Combined(combiner, target, tuple(sources)) for target in range(num_partitions)]
+            by_target = pieces_by_target(sources, num_partitions)
+            return [Combined(combiner, target, mine) for target, mine in enumerate(by_target)]
 
         return LazyPlacement(self.engine, num_partitions, make)
 

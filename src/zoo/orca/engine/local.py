@@ -130,7 +130,8 @@ class LocalEngine(LazyEngine):
 
     def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
         pieces = [PieceFile(self._new_file()) for _ in recipes]
-        self._run("split", recipes, pieces)
+        for each, task in zip(pieces, self._run("split", recipes, pieces), strict=True):
+            each.targets = task.answer
         return list(pieces)
 
     def consume(self, recipes: Sequence[Recipe]) -> None:

@@ -55,6 +55,7 @@ class _Work:
     @classmethod
     def interrupt(cls, *_: object) -> None:
         if cls.is_on:
+            cls.is_on = False  # once: what answers for it is not to be interrupted
             raise Interrupted("another partition failed")
 
 
@@ -62,12 +63,13 @@ def _answer(request: bytes) -> Any:
     try:
         dropped, kind, *rest = cloudpickle.loads(request)
         SHELF.drop(dropped)
-        _Work.is_on = kind != "sit"  # a gang's worker is ended by its engine
-        return _WORK[kind](*rest)
+        try:
+            _Work.is_on = kind != "sit"  # a gang's worker is ended by its engine
+            return _WORK[kind](*rest)
+        finally:
+            _Work.is_on = False
     except (Exception, SystemExit, Interrupted) as error:
         return describe_failure(error, None)
-    finally:
-        _Work.is_on = False
 
 
 def _sit(seat: Seat, dealt: list[tuple[int, Recipe]]) -> str:
@@ -84,7 +86,7 @@ def _store(recipe: Recipe, file: Path) -> int:
     return write_shards(file, recipe.shards(borrow=True))
 
 
-def _split(recipe: Recipe, file: Path) -> int:
+def _split(recipe: Recipe, file: Path) -> list[int]:
     return write_pieces(file, recipe.shards(borrow=True))
 
 

@@ -30,6 +30,7 @@ from zoo.orca.errors import ShardsLostError, WorkerLostError
 TASK_ATTEMPTS = 3
 BUSY_SECONDS = 0.01
 INTERRUPT_SECONDS = 2.0
+INTERRUPT_AGAIN = 0.2
 
 
 class Process:
@@ -79,11 +80,13 @@ class Process:
         if self.alive:
             self._process.send_signal(signal.SIGUSR1)
 
-    def answers_by(self, deadline: float) -> bool:
-        """Whether the process answers in time, whatever it says."""
+    def stops_by(self, deadline: float) -> bool:
+        """Whether an interrupted process answers in time, whatever it says."""
         try:
-            if not self.connection.poll(max(0.0, deadline - time.monotonic())):
-                return False
+            while not self.connection.poll(min(INTERRUPT_AGAIN, max(0.0, deadline - time.monotonic()))):
+                if time.monotonic() >= deadline:
+                    return False
+                self.interrupt()  # again, for the function may not have begun yet
             self.connection.recv_bytes()
         except (EOFError, OSError):
             return False
@@ -230,7 +233,7 @@ class Pool:
             process.interrupt()
         deadline = time.monotonic() + INTERRUPT_SECONDS
         for process in processes:
-            if process.answers_by(deadline):
+            if process.stops_by(deadline):
                 self.give_back(process)
             else:
                 self.drop(process)

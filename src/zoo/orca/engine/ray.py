@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +25,10 @@ from zoo.orca.optional import require
 GROUP_SECONDS = 60.0
 GROUP_LOOK_SECONDS = 1.0
 STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.5
+# So many tasks are Ray's at once, and about so many objects an exchange makes: the driver keeps a record of each.
+AT_ONCE = 128
+SPLIT_OBJECTS = 20_000
 
 
 class RayEngine(LazyEngine):
@@ -112,8 +119,12 @@ class RayEngine(LazyEngine):
         return [list(each.shards()) for each in stored]
 
     def split(self, recipes: Sequence[Recipe], num_targets: int) -> list[Pieces]:
-        split = functools.partial(_split, num_targets=num_targets)
-        return [SplitObjects(tuple(refs)) for refs in self._submit(split, recipes, num_targets)]
+        groups = max(1, min(num_targets, SPLIT_OBJECTS // max(1, len(recipes))))
+        size = -(-num_targets // groups)
+        split = functools.partial(_split, group_size=size, groups=groups)
+        made = self._submit(split, recipes, 1 + groups)
+        targets = self._ray.get([each[0] for each in made])
+        return [SplitObjects(tuple(refs), mine, size) for (_, *refs), mine in zip(made, targets, strict=True)]
 
     def consume(self, recipes: Sequence[Recipe]) -> None:
         self._submit(_consume, recipes)
@@ -128,15 +139,29 @@ class RayEngine(LazyEngine):
     def _submit(self, compute: Any, recipes: Sequence[Recipe], parts: int = 1) -> list[list[Any]]:
         """Start a task a partition; each gives its outcome (None or Failed) and then its objects."""
         task = self._ray.remote(_attempt).options(num_returns=1 + parts, max_retries=3)
-        results = [task.remote(compute, recipe, parts) for recipe in recipes]
-        outcomes = [outcome for outcome, *_ in results]
-        numbers = {outcome: number for number, outcome in enumerate(outcomes)}
-        while outcomes:
-            ready, outcomes = self._ray.wait(outcomes, num_returns=1)
-            self._raise_failure(ready[0], numbers[ready[0]], outcomes)
-        return [objects for _, *objects in results]
+        wish, results = Wish(), []
+        running: dict[Any, int] = {}
+        at_once = max(AT_ONCE, 4 * self.cores)
+        try:
+            for number, recipe in enumerate(recipes):
+                if len(running) == at_once:
+                    self._await_one(running)
+                outcome, *objects = task.remote(compute, recipe, parts, wish)
+                running[outcome] = number
+                results.append(objects)
+            while running:
+                self._await_one(running)
+        except BaseException:
+            wish.withdraw()
+            raise
+        return results
 
-    def _raise_failure(self, outcome: Any, number: int, others: list[Any]) -> None:
+    def _await_one(self, running: dict[Any, int]) -> None:
+        """Wait for one of some tasks: Ray looks at each of them every time, so that all would take too long."""
+        (ready,), _ = self._ray.wait(list(running), num_returns=1)
+        self._raise_failure(ready, running.pop(ready))
+
+    def _raise_failure(self, outcome: Any, number: int) -> None:
         try:
             failed = self._ray.get(outcome)
         except self._ray.exceptions.WorkerCrashedError as error:
@@ -146,17 +171,44 @@ class RayEngine(LazyEngine):
                 (number,),
             ) from error
         if isinstance(failed, Failed):
-            for other in others:
-                self._ray.cancel(other, force=True)
             raise_worker_error(failed, f"raised while computing partition {number}")
 
 
-def _attempt(compute: Any, recipe: Recipe, parts: int) -> tuple[Any, ...]:
+class Wish:
+    """Whether the driver still wants what a job's tasks compute.
+
+    `ray.cancel` would be the word for it, but it ends the driver's own process when a task is just about to return
+    (Ray 2.60: "Tried to complete task that was not pending"). So the wish is a key in the cluster's own store, and
+    the tasks look at it.
+    """
+
+    def __init__(self) -> None:
+        self._key = f"orca-unwanted-{uuid.uuid4().hex}".encode()
+
+    def withdraw(self) -> None:
+        require("ray.experimental.internal_kv", "The Ray engine")._internal_kv_put(self._key, b"")
+
+    def stands(self) -> bool:
+        return not require("ray.experimental.internal_kv", "The Ray engine")._internal_kv_exists(self._key)
+
+    def end_process_without_it(self, done: threading.Event) -> None:
+        while not done.wait(LOOK_SECONDS):
+            if not self.stands():
+                os._exit(1)  # user code runs, for hours perhaps: only exit helps
+
+
+def _attempt(compute: Any, recipe: Recipe, parts: int, wish: Wish) -> tuple[Any, ...]:
     """Run in a Ray task: what was computed behind None, or a Failed and nothing."""
+    if not wish.stands():
+        return (None, *[None] * parts)
+    done = threading.Event()
+    threading.Thread(target=wish.end_process_without_it, args=(done,), name="orca-wish", daemon=True).start()
     try:
         return (None, *compute(recipe))
     except (Exception, SystemExit) as error:
         return (describe_failure(error, None), *[None] * parts)
+    finally:
+        done.set()
 
 
 def _compute(recipe: Recipe) -> tuple[list[Any]]:
@@ -167,11 +219,12 @@ def _consume(recipe: Recipe) -> tuple[int]:
     return (sum(1 for _ in recipe.shards()),)
 
 
-def _split(recipe: Recipe, num_targets: int) -> list[list[Any]]:
-    pieces: list[list[Any]] = [[] for _ in range(num_targets)]
+def _split(recipe: Recipe, group_size: int, groups: int) -> list[Any]:
+    """The targets that there are pieces for, and the pieces by target, an object for each group of targets."""
+    pieces: list[dict[int, list[Any]]] = [{} for _ in range(groups)]
     for target, piece in recipe.shards():
-        pieces[target].append(seal(piece))
-    return pieces
+        pieces[target // group_size].setdefault(int(target), []).append(seal(piece))
+    return [[target for group in pieces for target in group], *pieces]
 
 
 def seal(shard: Any) -> np.ndarray:
@@ -208,13 +261,29 @@ class PlainObject(Stored):
 
 
 class SplitObjects(Pieces):
-    """One source's sealed pieces in Ray's object store, an object for each target."""
+    """One source's sealed pieces in Ray's object store, an object for each group of so many targets."""
 
-    def __init__(self, refs: tuple[Any, ...]):
+    def __init__(self, refs: tuple[Any, ...], targets: Sequence[int], group_size: int):
         self.refs = refs
+        self.targets = targets
+        self._group_size = group_size
+
+    def only(self, target: int) -> Pieces:
+        return GroupObject(self.refs[target // self._group_size], target)
 
     def pieces(self, target: int) -> Iterator[Any]:
-        return map(unseal, require("ray", "The Ray engine").get(self.refs[target]))
+        return self.only(target).pieces(target)
+
+
+class GroupObject(Pieces):
+    """One source's sealed pieces for a group of targets, of which one is wanted."""
+
+    def __init__(self, ref: Any, target: int):
+        self.ref = ref
+        self.targets = (target,)
+
+    def pieces(self, target: int) -> Iterator[Any]:
+        return map(unseal, require("ray", "The Ray engine").get(self.ref)[target])
 
 
 class RayShared:
@@ -277,11 +346,9 @@ class RayLaunch(Launch):
         return None
 
     def stop(self, grace: float) -> None:
-        _, running = self._ray.wait(self._runs, num_returns=len(self._runs), timeout=grace)
-        for run in running:
-            self._ray.cancel(run, force=True)
+        self._ray.wait(self._runs, num_returns=len(self._runs), timeout=grace)
+        _remove_group(self._group)  # which ends what still runs or waits there; `ray.cancel` is told of at Wish
         self._ray.wait(self._runs, num_returns=len(self._runs), timeout=STOP_SECONDS)
-        _remove_group(self._group)
 
 
 def _remove_group(group: Any) -> None:

@@ -7,7 +7,7 @@ stored differs by engine, so `Stored` and `Pieces` are only named here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,32 @@ class Stored(Recipe):
 
 
 class Pieces(ABC):
-    """The pieces that one source partition split off, for every target of an exchange."""
+    """The pieces that one source partition split off, for some targets of an exchange.
+
+    Attributes:
+        targets: those that it has pieces for.
+    """
+
+    targets: Sequence[int]
 
     @abstractmethod
     def pieces(self, target: int) -> Iterator[Any]: ...
+
+    def only(self, target: int) -> Pieces:
+        """As little of it as a reader of one target needs."""
+        return self
+
+
+def pieces_by_target(sources: Iterable[Pieces], num_targets: int) -> list[tuple[Pieces, ...]]:
+    """What each target reads: the sources that have something for it, in order.
+
+    With all sources in every recipe, the driver would have to send as many names as there are sources times targets,
+    of which few may count: to join neighbours, each source has one target."""
+    found: list[list[Pieces]] = [[] for _ in range(num_targets)]
+    for source in sources:
+        for target in source.targets:
+            found[target].append(source.only(target))
+    return [tuple(each) for each in found]
 
 
 @dataclass(frozen=True)
@@ -84,7 +106,7 @@ class Zipped(Recipe):
 
 @dataclass(frozen=True)
 class Combined(Recipe):
-    """What a function makes of the pieces that every source split off for this target."""
+    """What a function makes of the pieces that sources split off for this target."""
 
     function: Packed
     target: int

@@ -24,10 +24,11 @@ class Shelf:
     def __init__(self, budget: int = 0):
         self.budget = budget
         self._kept: dict[Path, tuple[list[Any], int]] = {}
+        self._used = 0
 
     def keep(self, file: Path, shards: Iterable[Any]) -> bool:
         """Keep the shards in memory and return True, or write them to the file if they are many or not plain."""
-        left = self.budget - sum(size for _, size in self._kept.values())
+        left = self.budget - self._used
         taken: list[Any] = []
         used = 0
         rest = iter(shards)
@@ -38,7 +39,9 @@ class Shelf:
             if size is None or used > left:
                 write_shards(file, itertools.chain(taken, rest))
                 return False
+        self._forget(file)
         self._kept[file] = taken, used
+        self._used += used
         return True
 
     def shards(self, file: Path, borrow: bool) -> Iterator[Any] | None:
@@ -50,19 +53,25 @@ class Shelf:
 
     def take(self, file: Path) -> Iterator[Any] | None:
         """The shards kept for a file, given away: each leaves memory when its reader is done with it."""
-        kept = self._kept.pop(file, None)
-        return None if kept is None else _emptying(kept[0])
+        kept = self._forget(file)
+        return None if kept is None else _emptying(kept)
 
     def move_to_files(self, files: Iterable[Path]) -> None:
         """Write what is kept for these files, so that every process can read it."""
         for file in files:
             if file in self._kept:
                 write_shards(file, self._kept[file][0])
-                del self._kept[file]
+                self._forget(file)
 
     def drop(self, files: Iterable[Path]) -> None:
         for file in files:
-            self._kept.pop(file, None)
+            self._forget(file)
+
+    def _forget(self, file: Path) -> list[Any] | None:
+        """Count what is kept for a file no longer, and give it."""
+        shards, size = self._kept.pop(file, (None, 0))
+        self._used -= size
+        return shards
 
 
 def _emptying(shards: list[Any]) -> Iterator[Any]:

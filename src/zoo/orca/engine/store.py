@@ -36,16 +36,16 @@ def read_shards(path: Path) -> Iterator[Any]:
         yield shard
 
 
-def write_pieces(path: Path, pairs: Iterable[tuple[int, Any]]) -> int:
-    """Write the pieces of an exchange, so that each target's can be read without touching the others'."""
+def write_pieces(path: Path, pairs: Iterable[tuple[int, Any]]) -> list[int]:
+    """Write the pieces of an exchange, so that each target's can be read without touching the others'; the targets."""
     offsets: dict[int, list[int]] = {}
     with _whole_file(path) as file:
         for target, piece in pairs:
-            offsets.setdefault(target, []).append(file.tell())
+            offsets.setdefault(int(target), []).append(file.tell())
             _write(file, piece)
         index = pickle.dumps(offsets)
         file.write(index + _SIZE.pack(len(index)))
-    return sum(map(len, offsets.values()))
+    return list(offsets)
 
 
 def read_pieces(path: Path, target: int) -> Iterator[Any]:

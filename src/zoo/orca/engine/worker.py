@@ -61,9 +61,19 @@ class Worker:
     def all_gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank; all ranks must call it, as often as each other."""
         self._desk.line.send(Gather(cloudpickle.dumps(value)))
+        return self._gathered()
+
+    def _gathered(self) -> list[Any]:
         with self._desk.waiting:
             gathered = self._desk.gathered.get()
         return [cloudpickle.loads(part) for part in gathered]
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """Every rank's value, by rank, on rank 0; None on the others, which wait for nobody. All ranks must call it.
+
+        For what rank 0 alone needs: sent to all, it would pass the driver as often as there are ranks."""
+        self._desk.line.send(Gather(cloudpickle.dumps(value), everyone=False))
+        return None if self.rank else self._gathered()
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
@@ -74,6 +84,12 @@ class Worker:
 
         "get" waits until all its keys are there; TimeoutError after `timeout` seconds."""
         return self._desk.ask(what, args, timeout)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the driver, from any thread, that this rank failed: it ends the gang, and this process with it.
+
+        For a function that may be stuck in a library and cannot raise."""
+        self._desk.line.send(describe_failure(error, self._desk.step))
 
     def waiting(self) -> Waiting:
         """Within it the function waits for other ranks, so that a stall is not this one's fault.

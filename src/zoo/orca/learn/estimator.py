@@ -27,6 +27,7 @@ from zoo.orca.errors import (
 )
 from zoo.orca.feed import as_feed, check_same_kind, engine_of, kind_of
 from zoo.orca.feed.shards import Columns
+from zoo.orca.feed.taste import Taste, taste
 from zoo.orca.learn import worker
 from zoo.orca.learn.base_estimator import BaseEstimator
 from zoo.orca.learn.callbacks import Callbacks, ModelCheckpoint, Progress, Run
@@ -62,6 +63,7 @@ BACKENDS: dict[str, tuple[str, str | None]] = {
     "spark": ("torch_distributed", "spark"),
     "ray": ("torch_distributed", "ray"),
     "tf2": ("torch_distributed", None),
+    "mxnet": ("kvstore", None),
 }
 
 
@@ -188,6 +190,10 @@ class Estimator(BaseEstimator):
     def _rehearsal(self) -> Rehearsal:
         """What the framework adds to `check`."""
         return NoRehearsal()
+
+    def _taste(self, data: Any, columns: Columns, engine: Engine, what: str) -> Taste:
+        """A few rows of data, for `check`."""
+        return taste(data, columns, self._config, engine, what)
 
     def check(
         self,

@@ -15,7 +15,7 @@ from zoo.orca.feed import check_same_kind, engine_of, kind_of
 from zoo.orca.feed.plan import split
 from zoo.orca.feed.rows import RowsFeed
 from zoo.orca.feed.shards import Columns
-from zoo.orca.feed.taste import Taste, taste
+from zoo.orca.feed.taste import Taste
 from zoo.orca.learn.callbacks import Callback, Callbacks
 from zoo.orca.learn.check_report import CheckReport, Finding, words_of
 from zoo.orca.learn.rehearsal import Load, Rehearsal
@@ -174,7 +174,7 @@ class _Preflight:
     def _taste(self, what: str, data: Any, engine: Engine) -> None:
         estimator = self._estimator
         try:
-            tasted = taste(data, self._columns, estimator._config, engine, what)
+            tasted = estimator._taste(data, self._columns, engine, what)
             share = tasted.share(self._batch_size, estimator._seed)
             self._batches[what] = tasted, share
             self._say(what, tasted.describe(share))

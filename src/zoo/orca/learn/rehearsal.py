@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.learn.check_report import Finding, words_of
+
 if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
     from zoo.orca.feed.base import Share
-    from zoo.orca.learn.check_report import Finding
     from zoo.orca.learn.learner import Learning
 
 
@@ -89,6 +91,43 @@ class Rehearsal(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what `build` took."""
+
+
+class LearnerRehearsal(Rehearsal):
+    """A learner of one rank, in the driver's process, which trains on one batch as a worker would.
+
+    Args:
+        recipe: what the estimator was given.
+        state: what a fit before left, which workers start from.
+    """
+
+    def __init__(self, recipe: Any, state: dict[str, Any] | None):
+        self._recipe = recipe
+        self._state = state
+        self._learner: Any = None
+
+    def train(self, share: Share, load: Load) -> list[Finding]:
+        learner = self._learner
+        try:
+            learner.start_epoch(0)
+            learner.train_epoch([learner.take(share, True)], {})
+        except Exception as error:
+            return [Finding.of("model", error, f"training on one batch failed: {words_of(error)}")]
+        self.memory = self._need(load)
+        text, loss = f"{share.rows} rows went forward and backward", learner.loss
+        if loss is not None and not math.isfinite(loss):
+            remedy = "look at the loss, the scale of the data, and at values that are missing"
+            return [Finding("model", "warning", f"{text}, but the loss is {loss}: {remedy}")]
+        return [Finding("model", "ok", text if loss is None else f"{text}, the loss is {loss:.4g}")]
+
+    def close(self) -> None:
+        if self._learner is not None:
+            self._learner.close()
+            self._learner = None
+
+    @abstractmethod
+    def _need(self, load: Load) -> Memory:
+        """What a rank needs, now that the learner has trained."""
 
 
 class NoRehearsal(Rehearsal):

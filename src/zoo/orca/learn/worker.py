@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import math
 import time
@@ -149,8 +150,20 @@ def fit(worker: Worker, job: FitJob) -> Outcome:
                         f"data has no whole batch of {job.batching.batch_size} rows, and what is less is dropped. Use "
                         "a smaller batch_size, or leave out drop_last."
                     )
-                with closing(_Fit(worker, group, learner, job, source)) as running:
+                with closing(_Fit(worker, group, learner, job, source)) as running, _long_lived():
                     return running.run()
+
+
+@contextmanager
+def _long_lived() -> Iterator[None]:
+    """What is there before the first step, frameworks and all, stays: Python need not look for garbage among it.
+
+    Every look would stop a step of this rank, and so of all."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def evaluate(worker: Worker, job: EvaluateJob) -> dict[str, Any]:
@@ -412,7 +425,7 @@ class _Fit:
         self._progress.flush()  # a fit that goes on from here will not take these steps again
         with self.clock.phase("checkpoint"):
             state = self.learner.state() | {"epoch": self.where.epoch, "neval": number}
-            ranks = self.worker.all_gather(self._mine())
+            ranks = self.worker.gather(self._mine())
             if self._writer is not None:
                 state["progress"] = self._shared() | {"ranks": ranks}
                 self._writer.submit(number, self.moment.epoch, state, self._figures, complete=bool(self.history))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from zoo.orca.errors import PathNotFoundError
+from zoo.orca.learn.openvino import predictor
+from zoo.orca.learn.openvino.model_file import ModelFile
 from zoo.orca.optional import require
 
 Run = Callable[[tuple[Any, ...]], Any]
@@ -47,30 +46,8 @@ class GraphPredictor:
         return lambda features: self._net.forward(list(features))
 
 
-class OpenVINOPredictor:
+class OpenVINOPredictor(predictor.OpenVINOPredictor):
     """A model of OpenVINO, by its two files."""
 
     def __init__(self, model_path: str, weight_path: str, batch_size: int):
-        require("openvino", "An OpenVINO model")
-        for path in (model_path, weight_path):
-            if not Path(path).exists():
-                raise PathNotFoundError(f"No such file: {path}")
-        self._model, self._weights = Path(model_path).read_bytes(), Path(weight_path).read_bytes()
-        self._batch_size = batch_size
-        self.key = hashlib.sha256(self._model + self._weights + str(batch_size).encode()).hexdigest()
-
-    def load(self) -> Run:
-        openvino = require("openvino", "An OpenVINO model")
-        core = openvino.Core()
-        model = core.read_model(self._model, self._weights)
-        if self._batch_size > 0:
-            openvino.set_batch(model, self._batch_size)
-        compiled = core.compile_model(model, "CPU")
-
-        def run(features: tuple[Any, ...]) -> Any:
-            # A request of its own for each call, so that threads do not meet in one.
-            results = compiled.create_infer_request().infer(list(features))
-            outputs = [results[each].copy() for each in compiled.outputs]
-            return outputs if len(outputs) > 1 else outputs[0]
-
-        return run
+        super().__init__(ModelFile.read(model_path, batch_size, weight_path))

@@ -31,6 +31,11 @@ class Window:
     def holds(self, byte: bytes) -> bool:
         return self.memory.find(byte, self.start, self.stop) >= 0
 
+    def is_surely_ascii(self) -> bool:
+        """Whether all of the memory is ASCII; what lies there outside of the window counts too, for looking is cheap
+        and cutting is not."""
+        return self.memory.isascii()
+
     def head(self, size: int) -> bytes:
         return bytes(self.memory[self.start : min(self.start + size, self.stop)])
 

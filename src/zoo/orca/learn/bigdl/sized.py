@@ -52,7 +52,7 @@ class Network(torch.nn.Module):
         else:
             output = self.module(*inputs)
         if not self.raw:
-            output = with_rows(output, len(inputs[0]))
+            output = with_rows(output, inputs[0].shape[0])
         return output if self.head is None else self.head(output)
 
     def _inputs(self, features: Sequence[Tensor]) -> list[Tensor]:
@@ -176,18 +176,18 @@ def with_rows(output: Any, rows: int) -> Any:
     """
     if isinstance(output, list | tuple):
         return type(output)(with_rows(each, rows) for each in output) if type(output) in (list, tuple) else output
-    lost = isinstance(output, Tensor) and rows == 1 and (output.ndim == 0 or len(output) != 1)
+    lost = isinstance(output, Tensor) and rows == 1 and (output.ndim == 0 or output.shape[0] != 1)
     return output.unsqueeze(0) if lost else output
 
 
 def side_by_side(columns: Sequence[Tensor]) -> Tensor:
     """The values of several columns, one after the other in each row."""
-    return torch.cat([column.reshape(len(column), -1) for column in columns], dim=1)
+    return torch.cat([column.reshape(column.shape[0], -1) for column in columns], dim=1)
 
 
 def cut(column: Tensor, sizes: Sequence[tuple[int, ...]], what: str) -> list[Tensor]:
     """A row's values as tensors of some sizes."""
-    flat = column.reshape(len(column), -1)
+    flat = column.reshape(column.shape[0], -1)
     widths = [math.prod(size) for size in sizes]
     if sum(widths) != flat.shape[1]:
         wanted = " and ".join(str(list(size)) for size in sizes)
@@ -195,7 +195,7 @@ def cut(column: Tensor, sizes: Sequence[tuple[int, ...]], what: str) -> list[Ten
             f"the {what} have {flat.shape[1]} values a row ({words(column)}), but their preprocessing makes tensors of "
             f"{wanted} of them, {sum(widths)} values. Give the size that fits the data."
         )
-    return [part.reshape(len(part), *size) for part, size in zip(flat.split(widths, dim=1), sizes, strict=True)]
+    return [part.reshape(part.shape[0], *size) for part, size in zip(flat.split(widths, dim=1), sizes, strict=True)]
 
 
 def _as_float(column: Tensor, kind: torch.dtype) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import engine_of, kind_of
 from zoo.orca.learn.predict.arrays import predict_arrays
-from zoo.orca.learn.predict.model import Predictor, load_once, takes_text
+from zoo.orca.learn.predict.model import Predictor, function_here, takes_text
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.learn.predict.ray_dataset import predict_ray_dataset
 from zoo.orca.learn.predict.sample import NoFirstRowError, spark_sample
@@ -57,7 +57,7 @@ def predict(
         else:
             # Tried even if it is known what comes out: what a model cannot take is told here, as its own exception.
             arrays = output is not None and output.arrays
-            output = OutputType.probe(load_once(predictor.key, predictor.load), features, squeeze, arrays)
+            output = OutputType.probe(function_here(predictor), features, squeeze, arrays)
         return predict_spark(data, predictor, batch_size, feature_cols, output, prediction_col)
     if kind == "Ray Dataset":
         return predict_ray_dataset(data, predictor, batch_size, feature_cols, squeeze)

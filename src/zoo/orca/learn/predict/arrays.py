@@ -50,8 +50,11 @@ def predict_arrays(
     leaves, _ = flatten(features)
     count_rows(leaves)
     workers = 1 if engine is None else num_workers or engine.cores
-    if engine is None or workers == 1 or sum(leaf.nbytes for leaf in leaves) < ENGINE_BYTES:
-        return predict_rows(load_here(predictor, squeeze), features, batch_size)
+    # A model that keeps all cores busy from one process gains nothing by sending rows to others of the same machine.
+    stays = engine is not None and engine.one_machine and getattr(predictor, "uses_all_cores", False)
+    if engine is None or stays or workers == 1 or sum(leaf.nbytes for leaf in leaves) < ENGINE_BYTES:
+        cores = workers if engine is not None and engine.one_machine else None
+        return predict_rows(load_here(predictor, squeeze, cores), features, batch_size)
     return _predict_on(engine, workers, predictor, features, batch_size, squeeze)
 
 

@@ -32,7 +32,13 @@ _loading = threading.Lock()
 class Predictor(Protocol):
     """What a learner gives for prediction. It pickles.
 
-    One that takes text, as arrays of `str` or `bytes`, says so in a `takes_text` that is true.
+    One that takes text, as arrays of `str` or `bytes`, says so in a `takes_text` that is true. One whose `load` takes
+    the number of threads it may use says so in `takes_threads`, and one that is at its best with all cores of a machine
+    in one process in `uses_all_cores`.
+
+    What it loads may have more than a call for a batch: `rows(features, batch_size)`, which predicts any number of
+    rows, and `start(features)`, which begins with a batch and gives an object with `result()` and `close()`, of which
+    `ahead` keep it busy.
 
     Attributes:
         key: names this model with these weights, and nothing else: a process loads each key once.
@@ -42,6 +48,29 @@ class Predictor(Protocol):
 
     def load(self) -> PredictFunction:
         """A function from the tuple of forward's arguments for a batch to an array, or a list of them."""
+
+
+class Started(Protocol):
+    """A batch that a model has begun with."""
+
+    def result(self) -> Any:
+        """Wait for what the model gives."""
+
+    def close(self) -> None:
+        """Wait until the batch is no longer needed, without asking what came of it."""
+
+
+class _Done:
+    """A batch of a model that gives its result at once."""
+
+    def __init__(self, result: Any):
+        self._result = result
+
+    def result(self) -> Any:
+        return self._result
+
+    def close(self) -> None:
+        """There is nothing to wait for."""
 
 
 def takes_text(predictor: Predictor) -> bool:
@@ -58,12 +87,34 @@ class Model:
 
     def __call__(self, features: tuple[Any, ...]) -> Result:
         """The prediction for a batch: an array, or a list of them for a model of several outputs."""
-        try:
+        with _told_batch(features):
             result = self._predict(features)
-        except Exception as error:
-            leaves, _ = flatten(features)
-            error.add_note(f"The model raised this for a batch of {', '.join(map(_words, leaves))}.")
-            raise
+        return self._all_checked(result, features)
+
+    @property
+    def ahead(self) -> int:
+        """How many batches may be begun with before the result of the first is asked for."""
+        return int(getattr(self._predict, "ahead", 1))
+
+    def start(self, features: tuple[Any, ...]) -> Started:
+        """Begin with a batch; `finish` gives what `__call__` would."""
+        start = getattr(self._predict, "start", None)
+        with _told_batch(features):
+            started: Started = _Done(self._predict(features)) if start is None else start(features)
+        return started
+
+    def finish(self, started: Started, features: tuple[Any, ...]) -> Result:
+        """The prediction for a batch that was begun with."""
+        with _told_batch(features):
+            result = started.result()
+        return self._all_checked(result, features)
+
+    def rows(self, features: tuple[Any, ...], batch_size: int) -> Result | None:
+        """The prediction for any number of rows, if the model itself sees to batches; else None."""
+        rows = getattr(self._predict, "rows", None)
+        return None if rows is None else self._all_checked(rows(features, batch_size), features)
+
+    def _all_checked(self, result: Any, features: tuple[Any, ...]) -> Result:
         rows = structure.count_rows(features)
         outputs = [self._checked(output, rows) for output in as_outputs(result)]
         return outputs if isinstance(result, list | tuple) else outputs[0]
@@ -93,6 +144,7 @@ class Shipment:
     def __init__(self, engine: Engine, predictor: Predictor, squeeze: bool = False, tasks: int | None = None):
         packed = pack(predictor, "the model")
         self._key = predictor.key
+        self._takes_threads = _takes_threads(predictor)
         self._squeeze = squeeze
         # As an array it is mapped from a file, or lies in shared memory, instead of in each process's own.
         self._shared = engine.share(np.frombuffer(packed.body, np.uint8))
@@ -101,9 +153,11 @@ class Shipment:
 
     def model(self) -> Model:
         """The model, on a worker; threads are divided between the tasks that run at once on the machine."""
-        with _tensorflow_threads(self._tasks_on_host):
-            predict = load_once(self._key, lambda: self._unpack().load())
-        _limit_threads(self._tasks_on_host)
+        threads = _threads(self._tasks_on_host)
+        key = f"{self._key}, {threads} threads" if self._takes_threads else self._key
+        with _tensorflow_threads(threads):
+            predict = load_once(key, lambda: _load(self._unpack(), threads))
+        _limit_threads(threads)
         return Model(predict, self._squeeze)
 
     def release(self) -> None:
@@ -125,13 +179,32 @@ def load_once(key: str, load: Callable[[], PredictFunction]) -> PredictFunction:
         return _models[key]
 
 
-def load_here(predictor: Predictor, squeeze: bool = False) -> Model:
-    """The model in this process, the driver."""
-    return Model(load_once(predictor.key, predictor.load), squeeze)
+def load_here(predictor: Predictor, squeeze: bool = False, cores: int | None = None) -> Model:
+    """The model in this process, the driver, for so many cores; for all that it has by default."""
+    return Model(function_here(predictor, cores), squeeze)
+
+
+def function_here(predictor: Predictor, cores: int | None = None) -> PredictFunction:
+    """What a predictor loads, in this process, the driver."""
+    threads = min(cores or _threads(1), _threads(1))
+    key = f"{predictor.key}, {threads} threads" if _takes_threads(predictor) else predictor.key
+    return load_once(key, lambda: _load(predictor, threads))
+
+
+def _takes_threads(predictor: Predictor) -> bool:
+    return bool(getattr(predictor, "takes_threads", False))
+
+
+def _load(predictor: Predictor, threads: int) -> PredictFunction:
+    load: Callable[..., PredictFunction] = predictor.load
+    return load(threads) if _takes_threads(predictor) else load()
 
 
 def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int) -> Result:
     """The prediction for all rows of arrays, batch by batch."""
+    whole = model.rows(features, batch_size)
+    if whole is not None:
+        return whole
     leaves, spec = flatten(features)
     rows = count_rows(leaves)
     batches = ([leaf[start : start + batch_size] for leaf in leaves] for start in range(0, rows, batch_size))
@@ -203,20 +276,31 @@ def _empty_result(model: Model, leaves: Sequence[np.ndarray], spec: Any) -> Resu
     return empty if isinstance(result, list) else empty[0]
 
 
-def _limit_threads(tasks: int) -> None:
+@contextlib.contextmanager
+def _told_batch(features: tuple[Any, ...]) -> Iterator[None]:
+    """Say in what the model raises what it was given."""
+    try:
+        yield
+    except Exception as error:
+        leaves, _ = flatten(features)
+        error.add_note(f"The model raised this for a batch of {', '.join(map(_words, leaves))}.")
+        raise
+
+
+def _limit_threads(threads: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(_threads(tasks))
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
-def _tensorflow_threads(tasks: int) -> Iterator[None]:
+def _tensorflow_threads(threads: int) -> Iterator[None]:
     """TensorFlow asks once, when it starts, how many threads it may have; who has set that is left alone."""
     name = "TF_NUM_INTRAOP_THREADS"
     if name in os.environ:
         yield
         return
-    os.environ[name] = str(_threads(tasks))
+    os.environ[name] = str(threads)
     try:
         yield
     finally:

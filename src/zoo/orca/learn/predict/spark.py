@@ -1,4 +1,8 @@
-"""Predict on a Spark DataFrame: one Arrow pass that keeps the order, all columns, and full batches."""
+"""Predict on a Spark DataFrame: one Arrow pass that keeps the order, all columns, and full batches.
+
+A DataFrame that only reads Parquet files gives its tasks the files' names: they read the rows themselves, so that none
+goes through the JVM on the way to the model.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from zoo.orca.data.parquet_scan import ParquetScan, plain_scan
 from zoo.orca.engine.spark import SparkEngine
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, concatenate
-from zoo.orca.learn.predict.model import Model, Predictor, Result, Shipment, as_outputs, join_results, takes_text
+from zoo.orca.learn.predict.model import (
+    Model,
+    Predictor,
+    Result,
+    Shipment,
+    Started,
+    as_outputs,
+    join_results,
+    takes_text,
+)
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
 from zoo.orca.optional import require
 
@@ -54,12 +68,31 @@ def predict_spark(
     schema = types.StructType([*fields, types.StructField(PREDICTION, output.spark_type)])
     shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
     function = _predicting(shipment, df.columns, feature_cols, batch_size, output, text)
+    scan = plain_scan(df, df.columns)
+    if scan is None:
+        source = df.toDF(*numbers)
+    else:
+        count = len(scan.partitions)
+        source = df.sparkSession.range(0, count, 1, count)
+        function = _reading(scan, df.columns, numbers, function)
     try:
-        return df.toDF(*numbers).mapInArrow(function, schema).toDF(*df.columns, prediction_col)
+        return source.mapInArrow(function, schema).toDF(*df.columns, prediction_col)
     except NotImplementedError as error:
         raise InvalidArgumentError(
             f"a column has a type that Arrow cannot carry: {error} Drop it, or cast it to text, before predict."
         ) from error
+
+
+def _reading(scan: ParquetScan, names: Sequence[str], numbers: Sequence[str], function: ArrowFunction) -> ArrowFunction:
+    """What a task does that is given numbers of partitions: it reads their rows, renames columns, and goes on."""
+
+    def read(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for chunk in chunks:
+            for partition in chunk.column(0).to_pylist():
+                for batch in scan.batches(partition, names):
+                    yield pa.RecordBatch.from_arrays(batch.columns, numbers)
+
+    return lambda chunks: function(read(chunks))
 
 
 def _predicting(
@@ -77,10 +110,13 @@ def _predicting(
         first = next(rows, None)
         if first is not None:
             pass_ = _Pass(shipment.model(), names, feature_cols, batch_size, output, text)
-            yield from pass_.chunk(first)
-            for chunk in rows:
-                yield from pass_.chunk(chunk)
-            yield from pass_.end()
+            try:
+                yield from pass_.chunk(first)
+                for chunk in rows:
+                    yield from pass_.chunk(chunk)
+                yield from pass_.end()
+            finally:
+                pass_.close()
 
     return predicting
 
@@ -88,7 +124,7 @@ def _predicting(
 class _Pass:
     """The way of one partition through the model: chunks come in, full batches go to the model, chunks go out.
 
-    It holds a batch and a chunk of rows at most, and PART_BYTES of predictions beside those of a batch.
+    It holds a chunk of rows at most, the batches that the model has begun with, and PART_BYTES of predictions.
     """
 
     def __init__(
@@ -108,6 +144,7 @@ class _Pass:
         self._waiting: deque[pa.RecordBatch] = deque()  # rows that are not given out yet
         self._left: list[list[np.ndarray]] = []  # features of rows at the end, too few for a batch
         self._left_rows = 0
+        self._started: deque[tuple[Started, tuple[np.ndarray, ...]]] = deque()  # batches in the model, and their rows
         self._results: list[Result] = []  # predictions for the first waiting rows
         self._result_rows = 0
 
@@ -128,16 +165,32 @@ class _Pass:
         """Predict the last rows, and give what is left."""
         if self._left_rows:
             yield from self._run()
+        while self._started:
+            yield from self._finish()
+
+    def close(self) -> None:
+        """Leave no batch in the model, whatever became of the rows."""
+        for started, _ in self._started:
+            started.close()
+        self._started.clear()
 
     def _run(self) -> Iterator[pa.RecordBatch]:
-        """Predict the rows at hand, and give what is ready."""
+        """Give the rows at hand to the model, and give what is ready if it has enough to do."""
         columns = zip(self._features, zip(*self._left, strict=True), strict=True)
-        result = self._model(tuple(concatenate(name, parts) for (name, _), parts in columns))
+        features = tuple(concatenate(name, parts) for (name, _), parts in columns)
+        self._left, self._left_rows = [], 0
+        self._started.append((self._model.start(features), features))
+        if len(self._started) >= self._model.ahead:
+            yield from self._finish()
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
+        """Wait for the predictions of the batch that was first, and give what is ready."""
+        started, features = self._started.popleft()
+        result = self._model.finish(started, features)
         if self._results and _shapes(result) != _shapes(self._results[0]):
             yield from self._give(1)
         self._results.append(result)
-        self._result_rows += self._left_rows
-        self._left, self._left_rows = [], 0
+        self._result_rows += len(features[0])
         row_bytes = sum(output.nbytes for output in as_outputs(result)) // len(as_outputs(result)[0])
         yield from self._give(max(1, PART_BYTES // max(1, row_bytes)))
 

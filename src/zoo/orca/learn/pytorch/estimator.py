@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from zoo.orca.engine.pickling import pack
-from zoo.orca.errors import CheckpointError, InvalidArgumentError, PathNotFoundError, PreconditionError
+from zoo.orca.errors import (
+    CheckpointError,
+    InvalidArgumentError,
+    NotOfferedError,
+    PathNotFoundError,
+    PreconditionError,
+)
 from zoo.orca.feed.base import Feed
 from zoo.orca.learn import spark_estimator
 from zoo.orca.learn.checkpoint import is_folder, read_checkpoint, read_dict, split_checkpoint, write_state
@@ -26,9 +32,11 @@ from zoo.orca.learn.estimator import (
     check_num_steps,
     check_path,
 )
+from zoo.orca.learn.export import Exporting
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict import predict
 from zoo.orca.learn.pytorch.devices import DeviceSync, find_device
+from zoo.orca.learn.pytorch.exported import TorchOriginal
 from zoo.orca.learn.pytorch.learner import TorchLearning, dry_run
 from zoo.orca.learn.pytorch.numerics import Numerics, is_real
 from zoo.orca.learn.pytorch.predictor import TorchPredictor
@@ -161,7 +169,7 @@ class Estimator:
         return flavour(recipe, gang, model_dir)
 
 
-class PyTorchEstimator(SharedEstimator):
+class PyTorchEstimator(Exporting, SharedEstimator):
     """What PyTorch estimators of all backends do; the two kinds below differ in the conventions they keep."""
 
     metric_backend: str
@@ -248,6 +256,8 @@ class PyTorchEstimator(SharedEstimator):
     def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
         if columns.features and not columns.labels:
             self._recipe.check_unlabelled(what)
+        if what == "data":
+            self._seen_columns = columns
         return super()._feed(data, columns, engine, what, **options)
 
     def _rehearsal(self) -> TorchRehearsal:
@@ -263,6 +273,8 @@ class PyTorchEstimator(SharedEstimator):
         if layout is not None and layout.labels is None:
             self._recipe.check_unlabelled(what)
         batch = feed.sample()
+        if what == "data":
+            self._remember(feed, batch)
         if batch is None or is_creator(self._recipe.model):
             return
         dry_run(self._recipe, as_list(self._recipe.model), batch, what)
@@ -283,6 +295,16 @@ class PyTorchEstimator(SharedEstimator):
                 state.pop("models", None)
         self._predicting = (self._state, TorchPredictor(uuid.uuid4().hex, recipe, state))
         return self._predicting[1]
+
+    def _original(self) -> TorchOriginal:
+        model = self._trained_model()
+        if isinstance(model, list | tuple):
+            raise NotOfferedError(
+                f"export writes one model, but there are {len(model)}. Give the one to deploy to an estimator of its "
+                "own, and export that: Estimator.from_torch(model=est.get_model()[0])."
+            )
+        full = self._recipe.numerics.precision == "fp32"
+        return TorchOriginal(model, self._predictor(), self._recipe.build_metrics, full)
 
     def _check_state(self, state: dict[str, Any], path: str) -> None:
         models = as_list(self._trained_model())

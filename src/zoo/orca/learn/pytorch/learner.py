@@ -319,7 +319,7 @@ class TorchLearner(Learner):
             rows = None if self.operator.criterion.is_sum else float(self._measured_rows)
             self._loss_sum.add(loss.item(), rows if denominator is None else denominator)
         elif self._share is not None:
-            self.replica.loss = loss.detach()
+            self.replica.hear_own(loss)
             self._weigh(denominator)
 
     def _weigh(self, denominator: float | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from zoo.orca.errors import NotFiniteLossError
 from zoo.orca.learn.pytorch.numerics import LossScale
 from zoo.orca.learn.pytorch.sharded import ShardedUpdate
+from zoo.orca.learn.pytorch.tensors import leaving
 from zoo.orca.learn.pytorch.updates import ReplicatedUpdate, can_be_sharded, params_of
 from zoo.orca.learn.sync.base import Group
 
@@ -64,6 +66,7 @@ class Replica:
         self.weight = 1.0 / group.world_size
         self.is_mean = True
         self.loss: Any = None
+        self._heard: weakref.ref[torch.Tensor] | None = None
         self.global_loss: float | None = None
         self._updates = [self._update(optimizer, sharded and group.world_size > 1) for optimizer in optimizers]
         self._warn_of_whole_updates(sharded)
@@ -71,7 +74,7 @@ class Replica:
     def begin(self, holds: bool) -> None:
         """A new batch is in hand; steps for it are made, or held for a later one."""
         self.holds = holds
-        self.loss = None
+        self.loss = self._heard = None
         self.stepped = self.withheld = self.overflowed = False
 
     def finish(self) -> None:
@@ -94,7 +97,7 @@ class Replica:
     def backward(self, loss: torch.Tensor, **options: Any) -> None:
         """The backward pass, of a larger loss where there is a scale; gradients are true to size afterwards."""
         if self.loss is None:
-            self.loss = loss.detach()
+            self.hear_own(loss)
         if self.scale is None:
             loss.backward(**options)
             return
@@ -110,6 +113,15 @@ class Replica:
                 gradient.mul_(1 / self.scale.value)
         for param, gradient in before:
             param.grad = gradient if param.grad is None else param.grad + gradient
+
+    def hear_own(self, loss: torch.Tensor) -> None:
+        """This rank's loss of the batch in hand is computed; from a GPU it sets out at once."""
+        self.loss = leaving(loss)
+        self._heard = weakref.ref(loss)
+
+    def number_of(self, loss: torch.Tensor) -> float:
+        """A loss as a number, without waiting for the backward pass if it was heard."""
+        return float(self.loss) if self._heard is not None and self._heard() is loss else loss.item()
 
     def hear_loss(self, loss: float | None) -> None:
         """The loss of this step over all ranks is known."""

@@ -63,10 +63,36 @@ def to_arrays(output: Any) -> Any:
     return (output.float() if output.dtype is torch.bfloat16 else output).numpy()  # numpy has no bfloat16
 
 
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on its way to a GPU: from pinned memory nobody waits for it, nor for what the GPU has to do before."""
+    if device.type == "cuda" and tensor.device.type == "cpu" and tensor.layout is torch.strided:
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+class Leaving:
+    """A number on its way here from a GPU; to read it waits for nothing that the GPU is given after it."""
+
+    def __init__(self, number: Tensor):
+        self._here = number.detach().to(CPU, non_blocking=True)
+        self._event = torch.cuda.current_stream(number.device).record_event()
+
+    def __float__(self) -> float:
+        self._event.synchronize()
+        return float(self._here)
+
+
+def leaving(number: Tensor) -> Tensor | Leaving:
+    """What `float` reads a number from, as early as it can."""
+    return Leaving(number) if number.device.type == "cuda" and number.numel() == 1 else number.detach()
+
+
 def to_device(value: Any, device: torch.device) -> Any:
     """A batch on a GPU, however it is nested; what cannot go there stays. Nothing is moved to the CPU."""
     if device.type == "cpu":
         return value
+    if isinstance(value, Tensor):
+        return _sent(value, device)
     if hasattr(value, "to"):
         return value.to(device)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -112,7 +112,8 @@ class TrainingOperator:
         else:
             loss = closure()
             self.optimizer.step()
-        return {"train_loss": loss.item(), "num_samples": count_rows(batch)}
+        number = loss.item() if self._replica is None else self._replica.number_of(loss)
+        return {"train_loss": number, "num_samples": count_rows(batch)}
 
     def backward(self, loss: Tensor, **options: Any) -> None:
         """`loss.backward(**options)`, by way of a larger loss where precision="fp16" needs it.

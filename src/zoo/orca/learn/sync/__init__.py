@@ -16,6 +16,7 @@ SYNCS = {
     "bigdl": ("zoo.orca.learn.sync.bigdl", "BigDLSync"),
     "torch_distributed": ("zoo.orca.learn.sync.torch_distributed", "TorchDistributedSync"),
     "horovod": ("zoo.orca.learn.sync.horovod", "HorovodSync"),
+    "kvstore": ("zoo.orca.learn.sync.kvstore", "KVStoreSync"),
 }
 
 

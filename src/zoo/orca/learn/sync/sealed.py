@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zoo.orca.engine.worker import Worker
 
 Address = tuple[str, int]
+Link = tuple[Address, Address]
 
 #: So often ranks connect anew when a stranger was among them.
 TRIES = 3
@@ -31,9 +32,15 @@ SO_ATTACH_FILTER = 26  # Python has no name for it
 NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # a filter of one instruction: return 0, take no byte of a packet
 
 
-def doors() -> set[Address]:
-    """Where this process listens."""
-    return {_plain(each.laddr) for each in _sockets() if each.status == psutil.CONN_LISTEN}
+def doors(pids: Iterable[int | None] = (None,)) -> set[Address]:
+    """Where this process listens, or those processes do."""
+    return {_plain(each.laddr) for each in _sockets(pids) if each.status == psutil.CONN_LISTEN}
+
+
+def links(pids: Iterable[int | None] = (None,)) -> list[Link]:
+    """The connections of this process, or of those: the near end and the far end of each."""
+    found = [each for each in _sockets(pids) if each.status == psutil.CONN_ESTABLISHED]
+    return [(_plain(each.laddr), _plain(each.raddr)) for each in found]
 
 
 def lock(mine: Iterable[Address]) -> None:
@@ -46,13 +53,14 @@ def lock(mine: Iterable[Address]) -> None:
             _let_nothing_pass(listener)
 
 
-def strangers(worker: Worker, opened: Iterable[Address]) -> list[Address]:
-    """Who came in at a door that some rank opened, and belongs to no rank. All ranks call it and get the same list."""
-    mine = [(_plain(each.laddr), _plain(each.raddr)) for each in _sockets() if each.status == psutil.CONN_ESTABLISHED]
-    told = worker.all_gather((set(opened), mine))
+def strangers(worker: Worker, opened: Iterable[Address], pids: Iterable[int | None] = (None,)) -> list[Address]:
+    """Who came in at a door that some rank opened, and belongs to no rank. All ranks call it and get the same list.
+
+    `pids` are the processes of a rank, where it has more than this one."""
+    told = worker.all_gather((set(opened), links(pids)))
     all_doors = {door for theirs, _ in told for door in theirs}
-    links = {link for _, theirs in told for link in theirs}
-    return sorted(far for near, far in links if near in all_doors and (far, near) not in links)
+    known = {link for _, theirs in told for link in theirs}
+    return sorted(far for near, far in known if near in all_doors and (far, near) not in known)
 
 
 def stranger_error(found: list[Address]) -> StrangerError:
@@ -69,8 +77,12 @@ def _let_nothing_pass(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))
 
 
-def _sockets() -> list:
-    return psutil.Process().net_connections("tcp")
+def _sockets(pids: Iterable[int | None] = (None,)) -> list:
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended
+            found += psutil.Process(pid).net_connections("tcp")
+    return found
 
 
 def _plain(address: tuple) -> Address:

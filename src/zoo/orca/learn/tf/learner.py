@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from zoo.orca.learn.learner import Learner
+from zoo.orca.learn.summed import RowMean
 from zoo.orca.learn.tf.combined import Combined
-from zoo.orca.learn.tf.metrics import CountedMetric, RowMean
+from zoo.orca.learn.tf.metrics import CountedMetric
 from zoo.orca.learn.tf.opened import OpenGraph
 from zoo.orca.learn.tf.parcel import Parcel, Training
 from zoo.orca.learn.tf.torch_update import TorchUpdate

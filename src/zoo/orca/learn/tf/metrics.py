@@ -16,26 +16,6 @@ if TYPE_CHECKING:
 _METRIC_VARIABLES = "metric_variables"
 
 
-class RowMean:
-    """What is a mean over the rows of each batch, as the mean over all rows."""
-
-    def __init__(self) -> None:
-        self._sums = np.zeros(2)
-
-    def add(self, value: float, rows: int) -> None:
-        self._sums += (float(value) * rows, rows)
-
-    def state(self) -> np.ndarray:
-        return self._sums
-
-    def load_sum(self, state: np.ndarray) -> None:
-        self._sums = np.asarray(state, np.float64)
-
-    def value(self) -> float:
-        total, rows = self._sums
-        return float(total / rows) if rows else float("nan")
-
-
 class CountedMetric:
     """What is computed from variables in which batches were counted: their sums over all ranks give the whole."""
 

@@ -25,8 +25,10 @@ from zoo.orca.learn.estimator import (
     check_num_steps,
     check_path,
 )
+from zoo.orca.learn.export import Exporting
 from zoo.orca.learn.predict import predict
 from zoo.orca.learn.tf2.callbacks import adapt, calling
+from zoo.orca.learn.tf2.exported import KerasOriginal
 from zoo.orca.learn.tf2.learning import KerasLearning
 from zoo.orca.learn.tf2.predictor import KerasPredictor
 from zoo.orca.learn.tf2.preflight import KerasRehearsal
@@ -129,7 +131,7 @@ class _Call:
     argument: str | None = "steps_per_epoch"
 
 
-class KerasEstimator(SharedEstimator):
+class KerasEstimator(Exporting, SharedEstimator):
     """What estimators of Keras 3 models share, whatever conventions they keep."""
 
     _takes_text = True
@@ -178,6 +180,8 @@ class KerasEstimator(SharedEstimator):
 
     def _check_batch(self, feed: Feed, what: str = "data") -> None:
         batch = feed.sample()
+        if what == "data":
+            self._remember(feed, batch)
         if batch is None or not is_keras3(self._recipe.model) or not self._recipe.model.built:
             return
         from zoo.orca.learn.tf2.batches import check_takes
@@ -185,6 +189,8 @@ class KerasEstimator(SharedEstimator):
         check_takes(self._recipe.model, batch, what)
 
     def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
+        if what == "data":
+            self._seen_columns = columns
         feed = super()._feed(data, columns, engine, what, **options)
         call = self._call
         if what == "validation_data" and call.validation_steps is not None:
@@ -215,6 +221,9 @@ class KerasEstimator(SharedEstimator):
             yield
         finally:
             self._call, self._config = before, config
+
+    def _original(self) -> KerasOriginal:
+        return KerasOriginal(self.get_model(), self._predictor())
 
     def _predictor(self) -> KerasPredictor:
         """The model as it is now; the same one, for processes that hold it already, until training changes it."""

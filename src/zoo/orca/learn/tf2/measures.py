@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.orca.learn.summed import sharing_one_sum
 from zoo.orca.learn.tf2.state import load_values, pack_values, to_array, value_of
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ class Measures:
 
     def taken(self) -> dict[str, Any]:
         """The metrics as they are summed over ranks, by their names beside those of training."""
-        shared = _Taken(self, self._contribution())
-        names = list(self._model.get_metrics_result())
-        return {"val_loss" if name == "loss" else name: _Figure(shared, name, not n) for n, name in enumerate(names)}
+        metrics = sharing_one_sum(self._model.get_metrics_result(), self._contribution(), self.figures_of)
+        return {"val_loss" if name == "loss" else name: metric for name, metric in metrics.items()}
 
     def state(self) -> list[torch.Tensor]:
         return pack_values(self.variables)
@@ -91,34 +91,6 @@ class Measures:
         if variable.aggregation == "mean":
             return 1 / self._group.world_size
         return float(variable.aggregation != "only_first_replica" or self._group.rank == 0)
-
-
-class _Taken:
-    """What was counted, and the figures once the sum over ranks is known."""
-
-    def __init__(self, measures: Measures, contribution: np.ndarray):
-        self.measures = measures
-        self.contribution = contribution
-        self.figures: dict[str, Any] = {}
-
-
-class _Figure:
-    """One of the figures; the first carries the state of all, since their metrics may share one."""
-
-    def __init__(self, taken: _Taken, name: str, carries: bool):
-        self._taken = taken
-        self._name = name
-        self._carries = carries
-
-    def state(self) -> np.ndarray:
-        return self._taken.contribution if self._carries else np.zeros(0)
-
-    def load_sum(self, state: np.ndarray) -> None:
-        if self._carries:
-            self._taken.figures = self._taken.measures.figures_of(state)
-
-    def value(self) -> Any:
-        return self._taken.figures[self._name]
 
 
 def as_numbers(figures: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from zoo.orca.feed.taste import Alone
-from zoo.orca.learn.check_report import Finding, words_of
-from zoo.orca.learn.rehearsal import Load, Memory, Rehearsal
+from zoo.orca.learn.rehearsal import LearnerRehearsal, Load, Memory
 from zoo.orca.learn.sync.solo import SoloGroup
 from zoo.orca.learn.tf2.quiet import start_here
 
@@ -16,26 +15,15 @@ if TYPE_CHECKING:
     from zoo.orca.feed.base import Share
     from zoo.orca.learn.learner import Learning
     from zoo.orca.learn.tf2.learning import KerasLearning
-    from zoo.orca.learn.tf2.recipe import KerasRecipe
 
 # What TensorFlow and torch take for themselves in a process that has trained, whatever the model.
 LIBRARIES = 850_000_000
 
 
-class KerasRehearsal(Rehearsal):
-    """A learner of one rank, in the driver's process.
-
-    Args:
-        recipe: what `from_keras` was given.
-        state: what a fit before left, which workers start from.
-    """
+class KerasRehearsal(LearnerRehearsal):
+    """A learner of one rank, in the driver's process, of what `from_keras` was given."""
 
     packages = ("tensorflow", "keras", "torch")
-
-    def __init__(self, recipe: KerasRecipe, state: dict[str, Any] | None):
-        self._recipe = recipe
-        self._state = state
-        self._learner: Any = None
 
     def parts(self) -> dict[str, Any]:
         recipe = self._recipe
@@ -61,25 +49,6 @@ class KerasRehearsal(Rehearsal):
         model = self._learner.model
         if model.built:
             check_takes(model, share.batch, what)
-
-    def train(self, share: Share, load: Load) -> list[Finding]:
-        learner = self._learner
-        try:
-            learner.start_epoch(0)
-            learner.train_epoch([learner.take(share, True)], {})
-        except Exception as error:
-            return [Finding.of("model", error, f"training on one batch failed: {words_of(error)}")]
-        self.memory = self._need(load)
-        text, loss = f"{share.rows} rows went forward and backward", learner.loss
-        if loss is not None and not math.isfinite(loss):
-            remedy = "look at the loss, the scale of the data, and at values that are missing"
-            return [Finding("model", "warning", f"{text}, but the loss is {loss}: {remedy}")]
-        return [Finding("model", "ok", text if loss is None else f"{text}, the loss is {loss:.4g}")]
-
-    def close(self) -> None:
-        if self._learner is not None:
-            self._learner.close()
-            self._learner = None
 
     def _need(self, load: Load) -> Memory:
         model = self._learner.model

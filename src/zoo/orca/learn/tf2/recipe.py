@@ -140,7 +140,7 @@ class Shipped:
             archive = path.read_bytes()
         return Shipped(archive, custom_objects)
 
-    def build(self) -> keras.Model:
+    def build(self, compile: bool = True) -> keras.Model:
         keras = require("keras", "A Keras model")
         with tempfile.TemporaryDirectory(prefix="orca-keras-") as folder:
             path = Path(folder) / "model.keras"
@@ -148,7 +148,7 @@ class Shipped:
             with _without_warnings():
                 try:
                     # What is in it is the user's own model, sent by the user's own process.
-                    model = keras.saving.load_model(path, custom_objects=self.custom_objects, safe_mode=False)
+                    model = keras.saving.load_model(path, self.custom_objects, compile, safe_mode=False)
                 except Exception as error:
                     raise NotPicklableError(
                         f"the model cannot be put together from its configuration: {type(error).__name__}: {error}. "

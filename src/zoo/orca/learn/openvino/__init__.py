@@ -1,0 +1,7 @@
+"""OpenVINO on every engine: `Estimator.from_openvino` and `Estimator.from_onnx` predict with a model file."""
+
+from __future__ import annotations
+
+from zoo.orca.learn.openvino.estimator import Estimator, OpenVINOEstimator
+
+__all__ = ["Estimator", "OpenVINOEstimator"]
