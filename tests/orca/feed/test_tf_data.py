@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from ranks import all_of, batches, read, run_ranks
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
-from zoo.orca.feed import as_feed, check_same_kind, kind_of
+from zoo.orca.feed import as_feed, check_same_kind, kind_of, tf_source
 from zoo.orca.feed.shards import Columns
 from zoo.orca.feed.taste import taste
 from zoo.orca.feed.tf_cuts import with_maps_last
@@ -206,7 +206,9 @@ def test_what_is_cached_is_computed_once(tmp_path):
     assert first != second
 
 
-def test_files_of_caches_are_each_ranks_own(tmp_path):
+@pytest.mark.parametrize("ahead", [0, tf_source.AHEAD])
+def test_files_of_caches_are_each_ranks_own(ahead, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf_source, "AHEAD", ahead)  # a cache must be complete even if nothing was made ready ahead
     feed = feed_of(numbers().cache(f"{tmp_path}/kept"))
     for _ in range(2):
         assert batches(read(feed, 2)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]

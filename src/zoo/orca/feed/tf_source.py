@@ -136,6 +136,8 @@ class RecordsSource(DatasetSource):
                 )
             last = self._ghost(last) if batch is None else batch
             yield _share(last, rows, stop - first)
+        if self.rows == self._count:
+            next(batches, None)  # a cache() keeps what it was given only once its end was asked for
 
     def _mine(self, first: int, stop: int) -> int:
         """How many of the records from first to stop are this rank's."""
