@@ -31,7 +31,7 @@ os.environ[side_by_side.MARK] = MARK
 os.environ["TMPDIR"] = FOLDER
 tempfile.tempdir = FOLDER
 # Ray's workers step back for everything else on the machine (nice 15): beside a busy test process they would starve.
-os.environ["RAY_worker_niceness"] = "0"
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so
 spark_archive.set_java_options()
 
 from traces import Traces  # noqa: E402 - it looks at the folder set above
