@@ -25,7 +25,7 @@ from zoo.orca.engine.channel import Report
 from zoo.orca.engine.gang import GangOptions, run_gang
 from zoo.orca.engine.local import LocalEngine
 from zoo.orca.errors import WorkerLostError
-from zoo.orca.feed.plan import Plan, cut, split
+from zoo.orca.feed.plan import Plan, split
 
 SIZES = (10, 100, 1000)
 PROCESSES = 4
@@ -252,7 +252,7 @@ def _plan(size: int) -> float:
     batches = plan.batches(epoch=0)
     begun = time.process_time()
     for _ in range(steps):
-        cut(next(batches), split(ROWS_EACH * size, size)[size // 2])
+        next(batches).cut(split(ROWS_EACH * size, size)[size // 2])
     return 1e6 * (time.process_time() - begun) / steps
 
 

@@ -78,10 +78,11 @@ def _predict(settings: Settings, kind: str, count: int, words: str) -> Row:
         title=f"Predict from Parquet with Keras: {words}, 2 workers of 1 thread",
         contenders=(
             _contender("Keras, Spark DataFrame", "us", "predict:ours_on_spark", keras, both),
-            _contender("Keras, embedded engine", "us", "predict:ours_embedded", keras, ("keras", "torch")),
+            _contender("Keras, embedded engine", "us", "predict:ours_on_shards", keras, ("keras", "torch")),
             _contender(TORCH, "peer", "predict:ours_on_spark", arguments, NEEDS["spark"]),
-            _contender("PyTorch, embedded engine", "peer", "predict:ours_embedded", arguments, NEEDS["local"]),
+            _contender("PyTorch, embedded engine", "peer", "predict:ours_on_shards", arguments, NEEDS["local"]),
         ),
+        clock="rate",
         bars=(Bar("at most 1.3 times the time of PyTorch on the same DataFrame", TORCH, at_most=1.3),),
         prepare=partial(learn_data.make_columns if kind == "columns" else learn_data.make_images, folder, count),
         tolerance=1e-4,  # floats of 32 bits, multiplied in another order

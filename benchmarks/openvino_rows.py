@@ -33,6 +33,7 @@ def _arrays(settings: Settings, net: Net) -> Row:
             contend("Estimator.predict", "us", "ours_on_arrays", "local"),
             contend(QUEUE, "peer", "queue_on_arrays", "local"),
         ),
+        clock="rate",
         bars=(Bar("at least 0.9 of AsyncInferQueue's speed", QUEUE, at_least=0.9),),
         prepare=contend.prepare,
         tolerance=1e-4,
@@ -53,6 +54,7 @@ def _spark(settings: Settings, net: Net) -> Row:
             # It never sees Spark, which alone takes time to read the rows and to take them back.
             contend(PARQUET, "limit", "queue_on_parquet", "local"),
         ),
+        clock="rate",
         bars=(ahead, queue),
         prepare=contend.prepare,
         tolerance=1e-4,

@@ -1,6 +1,7 @@
 """Predicting from Parquet files, with us and with peers; all columns of the result are consumed, and written nowhere.
 
-Seconds are from a running engine (or from nothing, where there is none) to the sum of all predictions.
+Each does it twice in one session. Seconds are those of the first pass, from a running engine (or from nothing, where
+there is none) to the sum of all predictions; rows a second are those of the second pass.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import nn
 
 from benchmarks.learn_data import CLASSES, FEATURES, IMAGE, PIXELS, WIDTH, files_of, matrix_of
 from benchmarks.learn_job import Mlp
+from benchmarks.passes import twice
 from benchmarks.ranks import WORKERS, rank_and_size
 from benchmarks.row import Report
 
@@ -49,32 +51,37 @@ def ours_on_spark(folder: str, kind: Kind, batch_size: int, framework: Framework
 
     session = _spark()
     importlib.import_module(framework)  # torch is there; Keras brings TensorFlow
-    start = time.perf_counter()
-    estimator = _estimator(kind, framework, by_columns=True)
-    frame = estimator.predict(session.read.parquet(folder), batch_size=batch_size, feature_cols=features_of(kind))
-    checksum = _consume_on_spark(frame)
-    seconds = time.perf_counter() - start
-    estimator.shutdown()
+
+    def work() -> list[Any]:
+        estimator = _estimator(kind, framework, by_columns=True)
+        data = session.read.parquet(folder)
+        return _consume_on_spark(estimator.predict(data, batch_size=batch_size, feature_cols=features_of(kind)))
+
+    report = twice(work)
     stop_orca_context()
-    return Report(seconds, checksum)
+    return report
 
 
-def ours_embedded(folder: str, kind: Kind, batch_size: int, framework: Framework = "torch") -> Report:
-    """`Estimator.predict` on shards that each hold the rows of a file."""
+def ours_on_shards(
+    folder: str, kind: Kind, batch_size: int, framework: Framework = "torch", engine: str = "embedded"
+) -> Report:
+    """`Estimator.predict` on shards that each hold the rows of a file; the embedded engine is started by the clock."""
     from zoo.orca import init_orca_context, stop_orca_context
     from zoo.orca.data import XShards
 
     importlib.import_module(framework)
+
+    def work() -> list[Any]:
+        files = np.array(files_of(folder))
+        shards = XShards.partition(files, num_shards=len(files)).transform_shard(_read_shard)
+        predicted = _estimator(kind, framework).predict(shards, batch_size=batch_size)
+        return _add(predicted.transform_shard(_sum_shard).collect())
+
     start = time.perf_counter()
-    init_orca_context("embedded", cores=WORKERS)
-    files = np.array(files_of(folder))
-    shards = XShards.partition(files, num_shards=len(files)).transform_shard(_read_shard)
-    estimator = _estimator(kind, framework)
-    sums = estimator.predict(shards, batch_size=batch_size).transform_shard(_sum_shard).collect()
-    seconds = time.perf_counter() - start
-    estimator.shutdown()
+    init_orca_context(engine, cores=WORKERS)
+    report = twice(work, start if engine == "embedded" else None)
     stop_orca_context()
-    return Report(seconds, _add(sums))
+    return report
 
 
 def _read_shard(files: np.ndarray) -> dict[str, np.ndarray]:
@@ -92,14 +99,13 @@ def ours_on_ray(folder: str, kind: Kind, batch_size: int) -> Report:
     init_orca_context("ray", cores=RAY_CORES)
     import ray
 
-    start = time.perf_counter()
-    estimator = _estimator(kind)
-    data = estimator.predict(ray.data.read_parquet(folder), batch_size=batch_size, feature_cols=features_of(kind))
-    checksum = _consume_on_ray(data)
-    seconds = time.perf_counter() - start
-    estimator.shutdown()
+    def work() -> list[Any]:
+        data = ray.data.read_parquet(folder)
+        return _consume_on_ray(_estimator(kind).predict(data, batch_size=batch_size, feature_cols=features_of(kind)))
+
+    report = twice(work)
     stop_orca_context()
-    return Report(seconds, checksum)
+    return report
 
 
 def _estimator(kind: Kind, framework: Framework = "torch", by_columns: bool = False) -> Any:
@@ -172,11 +178,9 @@ def _on_spark(folder: str, run: Any) -> Report:
     from zoo.orca import stop_orca_context
 
     session = _spark()
-    start = time.perf_counter()
-    checksum = _consume_on_spark(run(session.read.parquet(folder)))
-    seconds = time.perf_counter() - start
+    report = twice(lambda: _consume_on_spark(run(session.read.parquet(folder))))
     stop_orca_context()
-    return Report(seconds, checksum)
+    return report
 
 
 def _spark() -> SparkSession:
@@ -223,19 +227,21 @@ def ray_map_batches(folder: str, kind: Kind, batch_size: int, batch_format: str)
     init_orca_context("ray", cores=RAY_CORES)
     import ray
 
-    start = time.perf_counter()
     predictor = {"numpy": NumpyPredictor, "pyarrow": ArrowPredictor}[batch_format]
-    data = ray.data.read_parquet(folder).map_batches(
-        predictor,
-        fn_constructor_args=(kind,),
-        batch_size=batch_size,
-        batch_format=batch_format,
-        compute=ray.data.ActorPoolStrategy(size=WORKERS),
-    )
-    checksum = _consume_on_ray(data)
-    seconds = time.perf_counter() - start
+
+    def work() -> list[Any]:
+        data = ray.data.read_parquet(folder).map_batches(
+            predictor,
+            fn_constructor_args=(kind,),
+            batch_size=batch_size,
+            batch_format=batch_format,
+            compute=ray.data.ActorPoolStrategy(size=WORKERS),
+        )
+        return _consume_on_ray(data)
+
+    report = twice(work)
     stop_orca_context()
-    return Report(seconds, checksum)
+    return report
 
 
 class NumpyPredictor:
@@ -267,15 +273,20 @@ def _sum_batch(batch: dict[str, np.ndarray]) -> dict[str, list[Any]]:
     return {"rows": [rows], "total": [total]}
 
 
-def plain_rank(folder: str, kind: Kind, batch_size: int) -> list[Any]:
+def plain_rank(folder: str, kind: Kind, batch_size: int) -> dict[str, Any]:
     """One of two interpreters that each read and predict half of the files."""
     predict = _predictor(kind)
-    batches = (
-        batch
-        for file in files_of(folder, *rank_and_size())
-        for batch in pq.ParquetFile(file).iter_batches(batch_size, use_threads=False)
-    )
-    return _add([_sum(predict(matrix_of(batch))) for batch in batches])
+
+    def work() -> list[Any]:
+        batches = (
+            batch
+            for file in files_of(folder, *rank_and_size())
+            for batch in pq.ParquetFile(file).iter_batches(batch_size, use_threads=False)
+        )
+        return _add([_sum(predict(matrix_of(batch))) for batch in batches])
+
+    report = twice(work)
+    return {"checksum": report.checksum, "rate": report.rate}
 
 
 def _predictor(kind: Kind) -> Any:

@@ -58,14 +58,15 @@ def as_tensorflow_workers(function: str, arguments: dict[str, Any]) -> Report:
 
 
 def as_plain_processes(function: str, arguments: dict[str, Any]) -> Report:
-    """`function(**arguments)` on each rank, which returns numbers to add up."""
+    """`function(**arguments)` on each rank, which returns its rate and the numbers of its checksum, to add up."""
 
     def launch(words: list[str]) -> None:
         ranks = [{"RANK": str(rank), "WORLD_SIZE": str(WORKERS)} for rank in range(WORKERS)]
         _check([subprocess.Popen([sys.executable, "-m", *words], env=os.environ | rank) for rank in ranks])
 
     results, seconds = _collect(launch, function, arguments)
-    return Report(seconds, [sum(numbers) for numbers in zip(*results, strict=True)])
+    checksum = [sum(numbers) for numbers in zip(*(each["checksum"] for each in results), strict=True)]
+    return Report(seconds, checksum, rate=sum(each["rate"] for each in results))
 
 
 def rank_and_size() -> tuple[int, int]:

@@ -6,7 +6,7 @@ only decides who takes which part of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +31,52 @@ class Piece:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The rows of a global batch: of each of these shards `counts` places from `starts` on.
+
+    Arrays, for a rank looks at its own part of them alone, however many shards and ranks there are.
+
+    Example:
+        >>> batch = Batch(np.array([4, 7]), np.array([0, 10]), np.array([3, 2]))
+        >>> batch.cut(range(2, 5))
+        [Piece(shard=4, start=2, stop=3), Piece(shard=7, start=10, stop=12)]
+    """
+
+    shards: np.ndarray
+    starts: np.ndarray
+    counts: np.ndarray
+
+    @cached_property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self.counts.sum())
+
+    def __iter__(self) -> Iterator[Piece]:
+        return iter(self.cut(range(self.rows)))
+
+    def cut(self, part: range) -> list[Piece]:
+        """The pieces that make rows `part` of it."""
+        ends = np.cumsum(self.counts)
+        first, last = np.searchsorted(ends, part.start, side="right"), np.searchsorted(ends, part.stop)
+        offsets = ends - self.counts
+        return [
+            Piece(
+                int(self.shards[at]),
+                int(self.starts[at] + max(part.start - offsets[at], 0)),
+                int(self.starts[at] + min(part.stop - offsets[at], self.counts[at])),
+            )
+            for at in range(first, min(last + 1, len(ends)) if part else first)
+        ]
+
+    def of(self, held: np.ndarray) -> list[Piece]:
+        """The pieces from shards whose numbers are marked in `held`."""
+        chosen = held[self.shards]
+        stops = self.starts + self.counts
+        numbers = (each[chosen].tolist() for each in (self.shards, self.starts, stops))
+        return [Piece(*each) for each in zip(*numbers, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +114,7 @@ class Plan:
         whole, rest = divmod(sum(self.rows), self.batch_size)
         return whole + (1 if rest and not self.drop_last else 0)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[list[Piece]]:
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The epoch's global batches, from step `start` on."""
         random = np.random.default_rng([self.seed, epoch, _BATCHES])
         order = random.permutation(self._filled) if self.shuffle else self._filled
@@ -79,10 +125,8 @@ class Plan:
             size = min(self.batch_size, int(left.sum()))
             takes = _in_proportion(left, size, random) if self.shuffle or self.spread else _in_turn(left, size)
             if step >= start:
-                yield [
-                    Piece(int(order[place]), int(taken[place]), int(taken[place] + takes[place]))
-                    for place in np.flatnonzero(takes)
-                ]
+                places = np.flatnonzero(takes)
+                yield Batch(order[places], taken[places], takes[places])
             taken += takes
 
     def order(self, epoch: int, shard: int) -> np.ndarray | None:
@@ -123,14 +167,3 @@ def split(rows: int, world_size: int) -> list[range]:
     """
     ranks = max(1, min(world_size, rows // 2))
     return [*deal(rows, ranks), *[range(rows, rows)] * (world_size - ranks)]
-
-
-def cut(pieces: Sequence[Piece], part: range) -> list[Piece]:
-    """The pieces that make rows `part` of a batch."""
-    found, offset = [], 0
-    for piece in pieces:
-        first, last = max(part.start - offset, 0), min(part.stop - offset, len(piece))
-        if first < last:
-            found.append(Piece(piece.shard, piece.start + first, piece.start + last))
-        offset += len(piece)
-    return found

@@ -13,7 +13,7 @@ import numpy as np
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.feed.laid import Laid, Layout, Rows, Table, common_layout, forget
-from zoo.orca.feed.plan import GHOST_ROWS, Piece, Plan, cut, split
+from zoo.orca.feed.plan import GHOST_ROWS, Batch, Piece, Plan, split
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine, Placement
@@ -123,13 +123,15 @@ class RowsSource(Source):
         self._rows = rows
         self._rank = rank
         self._world_size = world_size
-        self._owned = owned
+        self._held: np.ndarray | None = None
+        if owned:
+            self._held = np.zeros(len(plan.rows), dtype=bool)
+            self._held[list(rows.tables)] = True
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Share]:
         orders: dict[int, np.ndarray | None] = {}
-        for pieces in self.plan.batches(epoch, start):
-            total = sum(map(len, pieces))
-            mine = self._mine(pieces, total)
+        for whole in self.plan.batches(epoch, start):
+            mine = self._mine(whole)
             count = sum(map(len, mine))
             leaves = (
                 self._rows.gather([self._numbers(piece, epoch, orders) for piece in mine], count)
@@ -137,12 +139,12 @@ class RowsSource(Source):
                 else self._ghost()
             )
             batch, weights = self._rows.layout.build(leaves)
-            yield Share(batch, count, total, weights)
+            yield Share(batch, count, whole.rows, weights)
 
-    def _mine(self, pieces: list[Piece], total: int) -> list[Piece]:
-        if self._owned:
-            return [piece for piece in pieces if piece.shard in self._rows.tables]
-        return cut(pieces, split(total, self._world_size)[self._rank])
+    def _mine(self, batch: Batch) -> list[Piece]:
+        if self._held is not None:
+            return batch.of(self._held)
+        return batch.cut(split(batch.rows, self._world_size)[self._rank])
 
     def _numbers(
         self, piece: Piece, epoch: int, orders: dict[int, np.ndarray | None]
