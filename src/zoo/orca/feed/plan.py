@@ -60,7 +60,7 @@ class Batch:
     def cut(self, part: range) -> list[Piece]:
         """The pieces that make rows `part` of it."""
         ends = np.cumsum(self.counts)
-        first, last = np.searchsorted(ends, part.start, side="right"), np.searchsorted(ends, part.stop)
+        first, last = (int(each) for each in np.searchsorted(ends, [part.start, part.stop - 1], side="right"))
         offsets = ends - self.counts
         return [
             Piece(
@@ -68,7 +68,7 @@ class Batch:
                 int(self.starts[at] + max(part.start - offsets[at], 0)),
                 int(self.starts[at] + min(part.stop - offsets[at], self.counts[at])),
             )
-            for at in range(first, min(last + 1, len(ends)) if part else first)
+            for at in range(first, last + 1 if part else first)
         ]
 
     def of(self, held: np.ndarray) -> list[Piece]:
