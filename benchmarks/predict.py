@@ -63,7 +63,7 @@ def ours_on_spark(folder: str, kind: Kind, batch_size: int, framework: Framework
 
 
 def ours_on_shards(
-    folder: str, kind: Kind, batch_size: int, framework: Framework = "torch", engine: str = "embedded"
+    folder: str, kind: Kind, batch_size: int, framework: Framework = "torch", context: str = "embedded"
 ) -> Report:
     """`Estimator.predict` on shards that each hold the rows of a file; the embedded engine is started by the clock."""
     from zoo.orca import init_orca_context, stop_orca_context
@@ -78,8 +78,8 @@ def ours_on_shards(
         return _add(predicted.transform_shard(_sum_shard).collect())
 
     start = time.perf_counter()
-    init_orca_context(engine, cores=WORKERS)
-    report = twice(work, start if engine == "embedded" else None)
+    init_orca_context(context, cores=WORKERS)
+    report = twice(work, start if context == "embedded" else None)
     stop_orca_context()
     return report
 

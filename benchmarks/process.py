@@ -18,7 +18,7 @@ import psutil
 
 from benchmarks.row import ROOT, Contender
 
-SAMPLE_SECONDS = 0.05
+SAMPLE_SECONDS = 0.1
 LONGEST_SECONDS = 900.0
 TAIL = 2000
 
@@ -110,7 +110,7 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 
 class _Peak:
-    """Watches the resident memory of a process and its descendants, added up."""
+    """Watches the memory of a process and its descendants, in which a page that several share counts once."""
 
     def __init__(self, pid: int):
         self._pid, self._bytes = pid, 0
@@ -125,14 +125,16 @@ class _Peak:
 
     def _watch(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            self._bytes = max(self._bytes, sum(map(_resident, _tree(self._pid))))
+            self._bytes = max(self._bytes, sum(map(_proportional, _tree(self._pid))))
 
 
-def _resident(process: psutil.Process) -> int:
+def _proportional(process: psutil.Process) -> int:
+    """The bytes it holds, of shared pages its part (Linux: PSS)."""
     try:
-        return process.memory_info().rss
-    except psutil.NoSuchProcess:
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
         return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def _read(report: Path, whole: float, peak: int | None) -> Run:
