@@ -18,7 +18,7 @@ DEMO_EXTRAS_spark := demo,spark
 DEMO_EXTRAS_ray := demo,ray
 DEV_EXTRAS := torch,tensorflow,mxnet,openvino,onnx,int8,spark,ray,image,s3,dev
 
-.PHONY: help demo test lint fmt bench kills horovod-tf clean
+.PHONY: help demo test lint fmt bench kills dist extras horovod-tf docs clean
 
 help:  ## what can be typed here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -38,14 +38,19 @@ help:  ## what can be typed here
 	$(PIP) -e ".[$(DEV_EXTRAS)]"
 	$(PIP) --no-deps $(MXNET)
 	./scripts/horovod.sh $(BIN)/python
-	@touch $@ .venv/.demo-local .venv/.demo-spark .venv/.demo-ray
+	@touch $@ .venv/.demo-local .venv/.demo-spark .venv/.demo-ray .venv/.docs
 
 .venv/.bench: pyproject.toml .venv/.dev
 	$(PIP) -e ".[bench]"
 	@touch $@
 
+.venv/.docs: pyproject.toml | .venv/bin/python
+	@echo "setting up for the docs (once) ..."
+	$(PIP) -e ".[docs]"
+	@touch $@
+
 demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark or ray
-	$(BIN)/python examples/demo.py --engine $(ENGINE)
+	$(BIN)/orca demo --engine $(ENGINE)
 
 # Spark starts in half the time with it, and without it too: hence the dash.
 .venv/.spark-archive: .venv/.dev tests/spark_archive.py
@@ -66,14 +71,25 @@ fmt: .venv/.dev  ## put the code in shape
 	$(BIN)/ruff check --fix src tests examples benchmarks docs
 	$(BIN)/ruff format src tests examples benchmarks docs
 
+docs: .venv/.docs  ## the docs site, in site/: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 bench: .venv/.bench  ## us, the peers and the limit, side by side
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/orca bench $(ARGS)
 
 kills: .venv/.dev  ## kill 100 workers on each engine, and compare weights and figures to the bit (about half an hour)
 	$(BIN)/python -m benchmarks.kills $(ARGS)
+
+dist: .venv/.dev  ## the wheel and the source package, in dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
+extras: .venv/.dev  ## build the wheel and try every extra alone in an empty environment (about 20 minutes), or ARGS="torch ray"
+	$(BIN)/python scripts/extras.py --torch "$(TORCH)" $(ARGS)
 
 horovod-tf: .venv/.dev  ## Horovod for TensorFlow too, for creators that use it themselves (once, about 10 minutes)
 	./scripts/horovod.sh $(BIN)/python tensorflow
 
 clean:  ## remove what was installed and made
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info demo-output
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info site demo-output

@@ -24,7 +24,7 @@ MODULES = ["zoo", "zoo.orca", "zoo.orca.data", "zoo.orca.data.pandas", "zoo.orca
            "zoo.util.triggers", "bigdl.optim.optimizer", "bigdl.transform.vision.image", "bigdl.dataset.dataset",
            "zoo.feature.common", "zoo.feature.image", "zoo.orca.learn.bigdl", "zoo.pipeline.estimator",
            "zoo.pipeline.inference", "zoo.orca.learn.mxnet", "zoo.orca.learn.openvino",
-           "zoo.orca.learn.export"]  # fmt: skip
+           "zoo.orca.learn.export", "zoo.orca.command.doctor", "zoo.orca.command.demo"]  # fmt: skip
 
 # Imports a module, and says what that changed.
 LOOK = """
@@ -43,7 +43,7 @@ print(json.dumps({
 
 # Each layer may import itself and those above it. The longest name that a module's own starts with decides.
 LAYERS = [
-    ("zoo.orca.errors", "zoo.orca.version"),
+    ("zoo.orca.errors", "zoo.orca.version", "zoo.orca.names"),
     ("zoo.orca.optional", "zoo.orca.mxnet_library"),
     ("zoo.orca.engine",),
     ("zoo.orca.options", "zoo.orca.context", "zoo.orca"),
@@ -75,6 +75,7 @@ LAYERS = [
     ("zoo.orca.learn",),
     ("bigdl",),
     ("zoo.common", "zoo.ray", "zoo.pipeline", "zoo.tfpark", "zoo.util", "zoo.feature", "zoo"),
+    ("zoo.orca.command", "zoo.orca.__main__"),
 ]
 
 # Inside a layer, files that others build on, and what they may import of their own layer.

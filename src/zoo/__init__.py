@@ -16,3 +16,10 @@ def __getattr__(name: str) -> Any:
     if name in nncontext.__all__:
         return getattr(nncontext, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from zoo.common import nncontext
+
+    packages = ("common", "feature", "models", "orca", "pipeline", "ray", "tfpark", "util")
+    return sorted({*dir(nncontext), *(name for name in packages if name in globals())})

@@ -7,6 +7,7 @@ import shutil
 import urllib.request
 
 from zoo.orca.errors import PathNotFoundError
+from zoo.orca.names import public_names
 
 
 def maybe_download(filename: str, work_directory: str, source_url: str) -> str:
@@ -32,3 +33,6 @@ def maybe_download(filename: str, work_directory: str, source_url: str) -> str:
         ) from error
     os.replace(part, path)
     return path
+
+
+__dir__ = public_names(globals())

@@ -11,6 +11,7 @@ from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.bigdl.samples import sample_data
 from zoo.orca.learn.records import as_records
+from zoo.orca.names import public_names
 
 
 class DataSet:
@@ -21,6 +22,14 @@ class DataSet:
 
     def __init__(self, records: Placement | ImageFrame):
         self._records = records
+
+    def __repr__(self) -> str:
+        records = self._records
+        return (
+            f"DataSet({records!r})"
+            if isinstance(records, ImageFrame)
+            else f"DataSet({records.num_partitions} partitions)"
+        )
 
     @classmethod
     def image_frame(cls, image_frame: ImageFrame, bigdl_type: str = "float") -> DataSet:
@@ -49,3 +58,6 @@ class DataSet:
     def estimator_data(self) -> tuple[Any, Columns]:
         """What an estimator takes, and its columns."""
         return sample_data(as_records(self.samples()))
+
+
+__dir__ = public_names(globals())

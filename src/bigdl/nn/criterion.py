@@ -5,7 +5,12 @@
 0.49...
 """
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "bigdl.nn.criterion")
 
 from bigdl.nn import criterion_labels as labels
 from bigdl.nn import criterion_losses as losses
@@ -19,6 +24,7 @@ from bigdl.nn.criterion_combined import (
 )
 from bigdl.util import common
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 # The catalogue: name, what it is, the function of (output, target) and, as keywords, what the constructor takes.
 # fmt: off
@@ -186,3 +192,5 @@ __all__ = [
 
 # Existing code counts on the star import for these.
 __getattr__ = common.brought_along(__name__)
+
+__dir__ = public_names(globals(), common.__all__)

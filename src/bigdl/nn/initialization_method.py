@@ -5,7 +5,12 @@
 [0.0, 0.0]
 """
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "bigdl.nn.initialization_method")
 
 import math
 from typing import Any
@@ -15,6 +20,7 @@ from torch import Tensor
 
 from bigdl.nn.spelling import answers_spelling
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 __all__ = [
     "BilinearFiller",
@@ -151,3 +157,6 @@ class BilinearFiller(InitializationMethod):
         centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
         weights = 1 - (torch.arange(size, dtype=tensor.dtype) / factor - centre).abs()
         tensor.copy_(weights[:, None] * weights[None, :])
+
+
+__dir__ = public_names(globals())

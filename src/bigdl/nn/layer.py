@@ -6,7 +6,12 @@
 (3, 2)
 """
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "bigdl.nn.layer")
 
 from bigdl.nn import catalogue
 from bigdl.nn.base import Layer
@@ -24,6 +29,7 @@ from bigdl.nn.container import (
 from bigdl.nn.graph import Input, InputLayer, Model, Node
 from bigdl.nn.recurrent import BiRecurrent, Recurrent, RecurrentDecoder
 from bigdl.util import common
+from zoo.orca.names import public_names
 
 # The classes of the catalogue stand here as if they were written out; pickles find them by this module.
 globals().update(catalogue.CLASSES)
@@ -52,3 +58,5 @@ __all__ += [*catalogue.CLASSES, *common.__all__]
 
 # Existing code counts on the star import for these.
 __getattr__ = common.brought_along(__name__)
+
+__dir__ = public_names(globals(), common.__all__)

@@ -40,6 +40,7 @@ from zoo.orca.learn.trigger import (
     TriggerAnd,
     TriggerOr,
 )
+from zoo.orca.names import public_names
 
 __all__ = [
     "MAE",
@@ -201,3 +202,6 @@ class MeanAveragePrecisionObjectDetection:
         raise NotOfferedError(
             "Boxes are not measured here. Predict them, and give them to torchmetrics.detection.MeanAveragePrecision."
         )
+
+
+__dir__ = public_names(globals(), [*common.__all__, *image.__all__])

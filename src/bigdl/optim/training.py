@@ -36,6 +36,10 @@ class BaseOptimizer:
         self._constant: tuple[float, float] | None = None
         self._l2: float | None = None
 
+    def __repr__(self) -> str:
+        method, end = self.optim_method, self.end_trigger
+        return f"{type(self).__name__}({type(self.model).__name__}, {self.criterion}, {method}, until {end})"
+
     def set_model(self, model: Any) -> None:
         """Train another model."""
         self.model = model

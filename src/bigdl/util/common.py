@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.orca.errors import ContextError, InvalidArgumentError
+from zoo.orca.names import public_names
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -211,6 +212,9 @@ class RNG:
     def __init__(self, bigdl_type: str = "float"):
         self._generator = np.random.default_rng()
 
+    def __repr__(self) -> str:
+        return "RNG()"
+
     def set_seed(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
 
@@ -225,6 +229,9 @@ class JavaValue:
     def __init__(self, jvalue: Any = None, bigdl_type: str = "float", *args: Any):
         self.value = jvalue
         self.bigdl_type = bigdl_type
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r})"
 
     def jvm_class_constructor(self) -> str:
         """The name that the JVM library gave to this class's constructor."""
@@ -320,3 +327,6 @@ def _tensors(values: Any, bigdl_type: str) -> list[JTensor]:
             )
         tensors.append(JTensor.from_ndarray(np.asarray(value), bigdl_type))
     return tensors
+
+
+__dir__ = public_names(globals(), LEAKED)

@@ -6,9 +6,13 @@ from typing import Any
 
 from zoo.common import utils
 from zoo.common.utils import __all__ as __all__
+from zoo.orca.names import public_names
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(utils, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__dir__ = public_names(globals())

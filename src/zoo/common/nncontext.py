@@ -17,6 +17,7 @@ from zoo.orca.engine.clusters import (
 )
 from zoo.orca.engine.session import active_spark_context, start_spark
 from zoo.orca.errors import ContextError, InvalidArgumentError
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 from zoo.orca.options import ZooContext
 
@@ -140,3 +141,6 @@ def _start(
 ) -> SparkContext:
     settings = spark_settings.SparkSettings(master or "local[*]", spark_settings.base_conf(conf), app_name=app_name)
     return start_spark(settings, log_level, redirect_log)
+
+
+__dir__ = public_names(globals(), _bigdl.__all__)

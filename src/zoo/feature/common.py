@@ -20,6 +20,7 @@ from zoo.feature.preprocessing import (
     ToTuple,
 )
 from zoo.feature.relation import Relation, Relations
+from zoo.orca.names import public_names
 
 __all__ = [
     "ArrayToTensor",
@@ -43,3 +44,5 @@ __all__ = [
 
 # Existing code counts on the star import for the names of bigdl.util.common.
 __getattr__ = _bigdl.brought_along(__name__)
+
+__dir__ = public_names(globals(), _bigdl.__all__)

@@ -52,6 +52,10 @@ class FeatureSet:
         self.memory_type = memory_type.upper()
         self.shuffle = bool(shuffle and not sequential_order)
 
+    def __repr__(self) -> str:
+        records = type(self._loader).__name__ if self._records is None else f"{self._records.num_partitions} partitions"
+        return f"FeatureSet({records}, memory_type={self.memory_type!r}, shuffle={self.shuffle})"
+
     @classmethod
     def sample_rdd(
         cls,

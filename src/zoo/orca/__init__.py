@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from zoo.orca.context import OrcaContext, init_orca_context, stop_orca_context
+from zoo.orca.names import public_names
 
 __all__ = ["OrcaContext", "init_orca_context", "stop_orca_context"]
+
+__dir__ = public_names(globals())

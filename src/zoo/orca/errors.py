@@ -5,6 +5,8 @@ Each type is also the built-in that a user would catch, so old `except` lines ke
 
 from __future__ import annotations
 
+from zoo.orca.names import public_names
+
 
 class OrcaError(Exception):
     """The root of all errors raised by this library."""
@@ -164,3 +166,6 @@ class ModelFileError(InvalidArgumentError, RuntimeError):
 
 class ExportMismatchError(OrcaError, ArithmeticError):
     """A model that was written predicts something else than the estimator; its file was not kept."""
+
+
+__dir__ = public_names(globals())

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.orca.errors import MissingPackageError
-from zoo.orca.optional import INSTALL_LINES, require
+from zoo.orca import optional
 
 WHAT_FOR = "the MXNet estimator"
 # What NumPy 2 has no more, and what stands for it.
@@ -36,16 +35,12 @@ def load() -> ModuleType:
     """The module `mxnet`, imported in a way that works; a typed error with the line to type where there is none."""
     check()
     ready_for_import()
-    return require("mxnet", WHAT_FOR)
+    return optional.require("mxnet", WHAT_FOR)
 
 
 def check() -> None:
     """Raise a `MissingPackageError` with the line to type if MXNet is not installed; it is not imported here."""
-    if importlib.util.find_spec("mxnet") is None:
-        raise MissingPackageError(
-            f"{WHAT_FOR} needs the package 'mxnet', which is not installed. Type: {INSTALL_LINES['mxnet']}",
-            name="mxnet",
-        )
+    optional.check_installed("mxnet", WHAT_FOR)
 
 
 def ready_for_import() -> None:

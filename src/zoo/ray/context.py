@@ -84,6 +84,10 @@ class RayContext:
             )
         )
 
+    def __repr__(self) -> str:
+        state = "runs" if self.initialized else "not started"
+        return f"RayContext({self.num_ray_nodes} nodes of {self.ray_node_cpu_cores} cores, {state})"
+
     @classmethod
     def without_spark(cls, settings: RaySettings) -> RayContext:
         """A context for Ray alone, on this machine or at an address."""

@@ -84,6 +84,9 @@ class TFEstimator:
             weakref.finalize(self, shutil.rmtree, model_dir, ignore_errors=True)
         self.model_dir = check_path(model_dir, "model_dir")
 
+    def __repr__(self) -> str:
+        return f"TFEstimator({getattr(self._model_fn, '__name__', self._model_fn)!r}, model_dir={self.model_dir!r})"
+
     @classmethod
     def from_model_fn(
         cls,

@@ -33,6 +33,9 @@ class KerasTFOptimizer(TFOptimizer):
         sides = KerasModel(keras_model).columns(dataset)
         self._begin(Estimator.from_keras(keras_model, metrics, model_dir, optimizer), dataset, sides, session_config)
 
+    def __repr__(self) -> str:
+        return f"KerasTFOptimizer({self._model!r})"
+
     @property
     def sess(self) -> Any:
         """The session of a tf_keras model."""
@@ -80,6 +83,9 @@ class KerasTFPredictor(TFPredictor):
     def __init__(self, keras_model: Any, dataset: TFDataset):
         self._keras = KerasModel(keras_model)
         self._dataset = dataset
+
+    def __repr__(self) -> str:
+        return f"KerasTFPredictor({self._keras.model!r} on {self._dataset!r})"
 
     def predict(self) -> Any:
         if self._dataset.has_batch:

@@ -41,6 +41,9 @@ class KerasModel:
         self._metrics: dict[str, Any] = {}
         self._estimator: Any = None
 
+    def __repr__(self) -> str:
+        return f"KerasModel({self.model!r})"
+
     @property
     def metrics_names(self) -> list[str]:
         """What `evaluate` measures in this process, "loss" first."""

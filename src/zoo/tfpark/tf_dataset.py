@@ -66,6 +66,13 @@ class TFDataset:
         self._set_batch(batch_size, batch_per_thread)
         self._last_graph: Callable[[], Any] = lambda: None
 
+    def __repr__(self) -> str:
+        tensors = ", ".join(
+            f"{each.name} {each.dtype.name} {list(each.shape)}" for each in nest.flatten(self.tensor_structure)
+        )
+        batch = f"batch_size={self.batch_size}" if self.batch_size > 0 else f"batch_per_thread={self.batch_per_thread}"
+        return f"TFDataset({tensors}, {batch})"
+
     @staticmethod
     def from_rdd(
         rdd: Any,

@@ -81,6 +81,9 @@ class TFOptimizer:
         self._recipe = recipe
         self._begin(_DatasetEstimator(recipe, dataset, model_dir), dataset, (columns, []), session_config)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._recipe.loss.name} over {self._dataset!r})"
+
     def _begin(
         self, estimator: Any, dataset: TFDataset, sides: tuple[list[int], list[int]], session_config: Any
     ) -> None:

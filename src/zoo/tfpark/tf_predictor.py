@@ -27,6 +27,10 @@ class TFPredictor:
         self._dataset = dataset_of(self._outputs) if dataset is None else dataset
         self._inputs, self._columns = columns_of(self._dataset, self._outputs, inputs)
 
+    def __repr__(self) -> str:
+        outputs = ", ".join(output.name for output in self._outputs)
+        return f"TFPredictor({outputs} of {self._dataset!r})"
+
     @classmethod
     def from_outputs(cls, sess: Any, outputs: Any) -> TFPredictor:
         """The same as the constructor."""

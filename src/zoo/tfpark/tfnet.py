@@ -63,6 +63,10 @@ class TFNet:
         self._predictor = NetPredictor(frozen)
         self._opened: OpenGraph | None = None
 
+    def __repr__(self) -> str:
+        names = self._frozen.names
+        return f"TFNet({', '.join(names.input_names)} -> {', '.join(names.output_names)})"
+
     @staticmethod
     def from_session(
         sess: Any,

@@ -27,6 +27,9 @@ class ZooOptimizer:
         self._optimizer = optimizer
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"ZooOptimizer({self._optimizer!r})"
+
     def get_name(self) -> str:
         """The name given, or one made of the optimizer's."""
         return self._name or f"Zoo{self._optimizer.get_name()}"

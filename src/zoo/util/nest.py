@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 
 def flatten(seq: Any) -> list[Any]:
@@ -51,3 +52,6 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
             return parts
         return type(structure)(*parts) if hasattr(structure, "_fields") else tuple(parts)
     return next(leaves)
+
+
+__dir__ = public_names(globals())

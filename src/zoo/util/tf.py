@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.orca.data.file import filesystem_of, is_local
 from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
+from zoo.orca.names import public_names
 from zoo.util.frozen import freeze, graph_mode, quiet
 
 
@@ -127,3 +128,6 @@ def _saver(sess: Any, saver: Any) -> Any:
         return saver
     with sess.graph.as_default():
         return graph_mode().train.Saver()
+
+
+__dir__ = public_names(globals())

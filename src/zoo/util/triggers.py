@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.orca.learn import trigger
+from zoo.orca.names import public_names
 
 
 class ZooTrigger(trigger.Trigger):
@@ -61,3 +62,6 @@ class TriggerOr(ZooTrigger, trigger.TriggerOr):
 
     def __init__(self, first: Any, *other: Any) -> None:
         super().__init__(first, *other)
+
+
+__dir__ = public_names(globals())

@@ -11,6 +11,7 @@ import numpy as np
 
 from zoo.common.tensors import Sample
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -78,3 +79,6 @@ def _cell(row: Any, name: str, fields: dict[str, str], accept_text: bool) -> np.
         f"Expected {name!r} to be a number, an array of numbers or an ML vector, but it is {kind}. "
         "Cast it, or leave it out"
     )
+
+
+__dir__ = public_names(globals())

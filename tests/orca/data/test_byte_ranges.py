@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
@@ -218,6 +218,7 @@ PLAIN_FILES = st.builds(
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=PLAIN_FILES, sample=st.integers(1, 4))
+@example(data=b"a,b,c\n1,1,1\n0x1A,1,1\n", sample=1)
 def test_plain_values_mean_the_same_to_both_parsers(tmp_path: Path, parser: str, data: bytes, sample: int) -> None:
     path = tmp_path / "plain.csv"
     path.write_bytes(data)

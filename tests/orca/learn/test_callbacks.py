@@ -356,6 +356,7 @@ class Screen(io.StringIO):
 
 
 def test_progress_shows_a_bar_an_epoch_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     screen = Screen(is_terminal=True)
     monkeypatch.setattr(sys, "stderr", screen)
     driven(Progress())
@@ -382,7 +383,7 @@ def test_progress_ends_its_bar_when_the_fit_fails(monkeypatch):
     progress.on_step_end(Run(batch=4, steps=None, rows=8))
     progress.on_fit_end(Run(error=ValueError()))
     assert screen.getvalue().endswith("\n"), "what is printed next begins a line"
-    assert "4it" in screen.getvalue()
+    assert "4 steps" in screen.getvalue()
 
 
 def test_progress_is_silent_where_no_one_looks(monkeypatch):

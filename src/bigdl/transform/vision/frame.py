@@ -156,6 +156,9 @@ class LocalImageFrame(ImageFrame):
             )
         self.features = list(numbered((0,), map(as_feature, images, labels)))
 
+    def __repr__(self) -> str:
+        return f"LocalImageFrame({len(self)} images)"
+
     def map_features(self, function: Callable[[Iterator[ImageFeature]], Iterable[ImageFeature]]) -> LocalImageFrame:
         made = LocalImageFrame([])
         made.features = list(function(iter(self.features)))
@@ -188,6 +191,9 @@ class DistributedImageFrame(ImageFrame):
         else:
             features = _labelled(images, placement_of(label_rdd, "label_rdd"))
         self._placement = features.map(lambda index, rows: numbered((index,), rows), changes=False)
+
+    def __repr__(self) -> str:
+        return f"DistributedImageFrame({self._placement.num_partitions} partitions on {self._placement.engine.name})"
 
     @classmethod
     def of(cls, placement: Placement) -> DistributedImageFrame:

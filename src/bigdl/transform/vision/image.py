@@ -51,6 +51,7 @@ from bigdl.transform.vision.predicted import predict_frame
 from bigdl.transform.vision.roi import RoiHFlip, RoiLabel, RoiNormalize, RoiProject, RoiResize
 from bigdl.transform.vision.transformer import FeatureTransformer, Pipeline, RandomTransformer
 from bigdl.util import common as _bigdl
+from zoo.orca.names import public_names
 
 __all__ = [
     "AspectScale",
@@ -101,3 +102,5 @@ __all__ = [
 
 # Existing code counts on the star import for the names of bigdl.util.common.
 __getattr__ = _bigdl.brought_along(__name__)
+
+__dir__ = public_names(globals(), _bigdl.__all__)

@@ -38,6 +38,7 @@ from zoo.feature.image.imagePreprocessing import (
     RowToImageFeature,
 )
 from zoo.feature.image.imageset import DistributedImageSet, ImageSet, LocalImageSet
+from zoo.orca.names import public_names
 
 __all__ = [
     "DistributedImageSet",
@@ -80,3 +81,5 @@ __all__ = [
 
 # Existing code counts on the star import for the names of bigdl.util.common.
 __getattr__ = _bigdl.brought_along(__name__)
+
+__dir__ = public_names(globals(), _bigdl.__all__)

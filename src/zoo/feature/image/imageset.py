@@ -37,6 +37,9 @@ class ImageSet:
     def __init__(self, frame: ImageFrame):
         self._frame = frame
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._frame!r})"
+
     @staticmethod
     def read(
         path: Any,

@@ -22,7 +22,10 @@ def spark_frame_to_placement(df: Any) -> Placement:
     from zoo.orca.engine.spark import SparkPlacement
 
     if not is_instance_of(df, "pyspark.sql", "DataFrame"):
-        raise InvalidArgumentError(f"from_spark_df takes a Spark DataFrame, but got a {type(df).__name__}.")
+        raise InvalidArgumentError(
+            f"from_spark_df takes a Spark DataFrame, but got a {type(df).__name__}. "
+            "For pandas type: XShards.partition(frame)."
+        )
     packed = df.mapInArrow(_pack_batches, f"{BLOB} binary").rdd
     return SparkPlacement(packed.map(lambda row: unpack(row[BLOB]).to_pandas()))
 
@@ -50,7 +53,10 @@ def ray_dataset_to_placement(dataset: Any) -> Placement:
     from zoo.orca.engine.ray import PlainObject, RayEngine
 
     if not is_instance_of(dataset, "ray.data", "Dataset"):
-        raise InvalidArgumentError(f"from_ray_dataset takes a Ray Dataset, but got a {type(dataset).__name__}.")
+        raise InvalidArgumentError(
+            f"from_ray_dataset takes a Ray Dataset, but got a {type(dataset).__name__}. "
+            "For pandas type: XShards.partition(frame)."
+        )
     ray = require("ray", "A Ray Dataset")
     as_list = ray.remote(lambda table: [table])
     stored = [PlainObject(as_list.remote(ref)) for ref in dataset.to_arrow_refs()]
@@ -127,5 +133,8 @@ def _common_schema(placement: Placement) -> pa.Schema:
     schemas = placement.map(lambda index, shards: (to_arrow(shard).schema for shard in shards)).fetch()
     found = [schema for partition in schemas for schema in partition]
     if not found:
-        raise ShardTypeError("there are no shards, so the columns of a DataFrame are not known.")
+        raise ShardTypeError(
+            "there are no shards, so the columns of a DataFrame are not known. "
+            "Expected at least one: look at the files or the filter they came from."
+        )
     return pa.unify_schemas(found, promote_options="permissive")

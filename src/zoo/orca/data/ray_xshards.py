@@ -10,6 +10,7 @@ from zoo.orca.engine.base import deal
 from zoo.orca.engine.lazy import LazyPlacement
 from zoo.orca.engine.ray_session import ray_is_running
 from zoo.orca.errors import PreconditionError, ShardTypeError
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 
@@ -135,3 +136,6 @@ def _assign(homes: list[set[str]], actor_ips: list[str]) -> list[list[int]]:
         while len(assigned[actor]) < share:
             assigned[actor].append(left.pop(0))
     return [sorted(mine) for mine in assigned]
+
+
+__dir__ = public_names(globals())

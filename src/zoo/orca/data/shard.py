@@ -13,6 +13,7 @@ import pandas as pd
 from zoo.orca.context import OrcaContext, current_engine
 from zoo.orca.data import frames, pickles, rows
 from zoo.orca.data.repartition import fetch_facts, repartition
+from zoo.orca.engine.bar import job
 from zoo.orca.engine.base import Placement
 from zoo.orca.errors import InvalidArgumentError, PreconditionError, ShardTypeError
 
@@ -57,6 +58,7 @@ class XShards:
         return XShards.from_placement(engine.place([[piece] for piece in pieces]))
 
     @classmethod
+    @job("load_pickle")
     def load_pickle(cls, path: str, minPartitions: int | None = None) -> XShards:
         """Read what `save_pickle` wrote. Pickles run code when they are loaded: read only files you trust."""
         return cls.from_placement(pickles.load(current_engine(), path, minPartitions))
@@ -75,6 +77,7 @@ class XShards:
 
         return XShards.from_placement(ray_dataset_to_placement(dataset))
 
+    @job("transform_shard")
     def transform_shard(self, func: Callable[..., Any], *args: Any) -> XShards:
         """New shards `func(shard, *args)`, computed where the shards lie.
 
@@ -82,6 +85,7 @@ class XShards:
         """
         return self._follow(self.placement.map(lambda index, shards: (func(shard, *args) for shard in shards)))
 
+    @job("collect")
     def collect(self) -> list[Any]:
         """All shards, in order, on the driver."""
         return [shard for partition in self.placement.fetch() for shard in partition]
@@ -104,11 +108,13 @@ class XShards:
     def is_cached(self) -> bool:
         return self.placement.is_persisted
 
+    @job("compute")
     def compute(self) -> XShards:
         """Compute all shards now."""
         self.placement.compute()
         return self
 
+    @job("repartition")
     def repartition(self, num_partitions: int) -> XShards:
         """The same data in num_partitions partitions.
 
@@ -119,6 +125,7 @@ class XShards:
         _check_count(num_partitions)
         return self._follow(repartition(self.placement, num_partitions))
 
+    @job("partition_by")
     def partition_by(self, cols: Any, num_partitions: int | None = None) -> XShards:
         """Deal the rows of pandas shards so that rows with one value of the column `cols` are in one partition."""
         count = self.num_partitions() if num_partitions is None else num_partitions
@@ -126,10 +133,12 @@ class XShards:
         column = frames.check_column(self._schema(), cols)
         return self._follow(frames.by_value(self.placement, column, count))
 
+    @job("unique")
     def unique(self) -> np.ndarray:
         """The distinct values of Series shards, in order of first appearance: `shards["city"].unique()`."""
         return frames.unique(self.placement)
 
+    @job("split")
     def split(self) -> list[XShards]:
         """Shards that are lists or tuples of k items become k XShards; others are given back as they are."""
         facts = set(self._fetch_facts(lambda shard: len(shard) if isinstance(shard, list | tuple) else None))
@@ -144,11 +153,13 @@ class XShards:
         self._uncache_unless_users()
         return parts
 
+    @job("zip")
     def zip(self, other: XShards) -> XShards:
         """Pairs (my shard, the other's shard)."""
         if not isinstance(other, XShards):
             raise PreconditionError(
-                f"other should be a SparkXShards (or an XShards of this engine), but is a {type(other).__name__}."
+                f"other should be a SparkXShards (or an XShards of this engine), but is a {type(other).__name__}. "
+                "Make one first: XShards.partition(data)."
             )
         if other.placement.engine != self.placement.engine:
             other = XShards.from_placement(self.placement.engine.place(other.placement.fetch()))
@@ -161,6 +172,7 @@ class XShards:
         other._uncache_unless_users()
         return zipped
 
+    @job("apply")
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> XShards:
         """pandas' `apply` on each shard: by row for DataFrames (axis=1 unless given), by value for Series."""
 
@@ -171,15 +183,18 @@ class XShards:
 
         return self.transform_shard(apply_to)
 
+    @job("head")
     def head(self, n: int = 5) -> pd.DataFrame:
         """The first n rows of pandas shards."""
         return frames.head(self.placement, n)
 
+    @job("to_pandas")
     def to_pandas(self) -> Any:
         """All rows of pandas shards as one frame on the driver, in order."""
         shards = [_need_frame(shard, "to_pandas", pd.DataFrame | pd.Series) for shard in self.collect()]
         return rows.concat_frames(shards or [pd.DataFrame()])
 
+    @job("describe")
     def describe(self) -> pd.DataFrame:
         """pandas' `describe` over all rows; quartiles are exact up to 100,000 rows a shard and close beyond."""
         return frames.describe(self.placement)
@@ -189,11 +204,13 @@ class XShards:
         names = [frames.check_column(self._schema(), name) for name in (by if isinstance(by, list) else [by])]
         return frames.Grouped(self.placement, names, self._follow)
 
+    @job("sort_values")
     def sort_values(self, by: Any, ascending: bool = True) -> XShards:
         """Rows sorted over all shards by a column or a list of columns; stable, with missing values last."""
         names = [frames.check_column(self._schema(), name) for name in (by if isinstance(by, list) else [by])]
         return self._follow(frames.sort(self.placement, names, ascending))
 
+    @job("merge")
     def merge(self, other: XShards, on: Any, how: str = "inner") -> XShards:
         """Join the rows of two XShards of pandas frames on equal values of a column or a list of columns."""
         names = on if isinstance(on, list) else [on]
@@ -202,18 +219,21 @@ class XShards:
             frames.check_column(other._schema(), name)
         return self._follow(frames.merge(self.placement, other.placement, names, how))
 
+    @job("to_spark_df")
     def to_spark_df(self) -> Any:
         """A Spark DataFrame of the rows of pandas shards, carried as Arrow."""
         from zoo.orca.data.convert import placement_to_spark_frame
 
         return placement_to_spark_frame(self.placement)
 
+    @job("to_ray_dataset")
     def to_ray_dataset(self) -> Any:
         """A Ray Dataset of the rows of pandas shards, carried as Arrow."""
         from zoo.orca.data.convert import placement_to_ray_dataset
 
         return placement_to_ray_dataset(self.placement)
 
+    @job("save_pickle")
     def save_pickle(self, path: str, batchSize: int = 10) -> XShards:
         """Write the shards to a new folder (any fsspec URL), a file a partition; `load_pickle` reads it on any engine.
 
@@ -241,13 +261,12 @@ class XShards:
         return f"{type(self).__name__}({self.num_partitions()} partitions on {self.placement.engine.name}, {state})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the facts, and the first rows if they are at hand."""
+        """What a notebook shows: the facts, and a look at the first shard if it is at hand."""
         text = f"<p><code>{html.escape(repr(self))}</code></p>"
         if not self.is_cached():
             return text
-        first = self.placement.map(_first_frame_rows).fetch()
-        found = [frame for partition in first for frame in partition]
-        return text + found[0].to_html() if found else text
+        looks = self.placement.map(_first_look, changes=False).fetch()
+        return text + next((look for partition in looks for look in partition), "")
 
     def _for_each(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What `func` returns for each shard, or the exception it raised: an RDD on Spark, else transient XShards."""
@@ -306,7 +325,12 @@ class SharedValue:
     """A value sent to every worker once, for use in `transform_shard(func, SharedValue(table))`."""
 
     def __init__(self, data: Any):
-        self._shared = current_engine().share(data)
+        engine = current_engine()
+        self._shared = engine.share(data)
+        self._words = f"{type(data).__name__} on {engine.name}"
+
+    def __repr__(self) -> str:
+        return f"SharedValue({self._words})"
 
     @property
     def value(self) -> Any:
@@ -331,12 +355,19 @@ def _need_frame(shard: Any, operation: str, kinds: Any = pd.DataFrame) -> Any:
     return shard
 
 
-def _first_frame_rows(index: int, shards: Iterator[Any]) -> Iterator[pd.DataFrame]:
-    if index == 0:
-        for shard in shards:
-            if isinstance(shard, pd.DataFrame | pd.Series) and len(shard):
-                yield pd.DataFrame(shard.head())
-                return
+def _first_look(index: int, shards: Iterator[Any]) -> Iterator[str]:
+    """HTML of the first shard: the first rows of a frame, or the kinds and shapes of what else there is."""
+    shard = next(shards, None) if index == 0 else None
+    if isinstance(shard, pd.DataFrame | pd.Series):
+        yield pd.DataFrame(shard.head()).to_html()
+    elif shard is not None:
+        parts = shard if isinstance(shard, dict) else {type(shard).__name__: shard}
+        words = [f"{name}: {_words(each)}" for name, each in parts.items()]
+        yield f"<p>the first shard has {html.escape(', '.join(words))}</p>"
+
+
+def _words(part: Any) -> str:
+    return f"{part.dtype} {part.shape}" if isinstance(part, np.ndarray) else type(part).__name__
 
 
 def _pairs(mine: Iterator[Any], theirs: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -344,6 +375,7 @@ def _pairs(mine: Iterator[Any], theirs: Iterator[Any]) -> Iterator[tuple[Any, An
     for pair in itertools.zip_longest(mine, theirs, fillvalue=missing):
         if pair[0] is missing or pair[1] is missing:
             raise InvalidArgumentError(
-                "The two SparkXShards should have the same number of elements in each partition."
+                "The two SparkXShards should have the same number of elements in each partition. "
+                "Make both from one XShards, or bring both to one shard a partition: repartition(n)."
             )
         yield pair

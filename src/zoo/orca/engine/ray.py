@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from zoo.orca.engine.bar import Bar, shard_bar
 from zoo.orca.engine.base import Launch, Placement, Seat, wait_for_room
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
@@ -103,7 +104,8 @@ class RayEngine(LazyEngine):
     def _check_room(self, size: int, deadline: float) -> None:
         if self.cores < size:
             raise WorkerLostError(
-                f"Ray lost a node while {size} workers were to be started: it has {self.cores} CPUs left."
+                f"Ray lost a node while {size} workers were to be started: it has {self.cores} CPUs left. "
+                f"Add a node, or allow fewer: num_workers=(1, {size})."
             )
         if time.monotonic() > deadline:
             raise NotEnoughSlotsError(
@@ -142,24 +144,29 @@ class RayEngine(LazyEngine):
         wish, results = Wish(), []
         running: dict[Any, int] = {}
         at_once = max(AT_ONCE, 4 * self.cores)
-        try:
-            for number, recipe in enumerate(recipes):
-                if len(running) == at_once:
-                    self._await_one(running)
-                outcome, *objects = task.remote(compute, recipe, parts, wish)
-                running[outcome] = number
-                results.append(objects)
-            while running:
-                self._await_one(running)
-        except BaseException:
-            wish.withdraw()
-            raise
+        with shard_bar(len(recipes)) as bar:
+            try:
+                for number, recipe in enumerate(recipes):
+                    if len(running) == at_once:
+                        self._await_one(running, bar)
+                    outcome, *objects = task.remote(compute, recipe, parts, wish)
+                    running[outcome] = number
+                    results.append(objects)
+                while running:
+                    self._await_one(running, bar)
+            except BaseException:
+                wish.withdraw()
+                raise
         return results
 
-    def _await_one(self, running: dict[Any, int]) -> None:
+    def _await_one(self, running: dict[Any, int], bar: Bar) -> None:
         """Wait for one of some tasks: Ray looks at each of them every time, so that all would take too long."""
-        (ready,), _ = self._ray.wait(list(running), num_returns=1)
-        self._raise_failure(ready, running.pop(ready))
+        ready: list[Any] = []
+        while not ready:
+            ready, _ = self._ray.wait(list(running), num_returns=1, timeout=bar.tick_seconds)
+            bar.tick()
+        self._raise_failure(ready[0], running.pop(ready[0]))
+        bar.advance()
 
     def _raise_failure(self, outcome: Any, number: int) -> None:
         try:

@@ -155,7 +155,7 @@ def _start(ray: Any, settings: RaySettings) -> _Session:
     except Exception as error:
         await_end([child for child in psutil.Process().children() if child.pid not in before], patience=2)
         shutil.rmtree(folder, ignore_errors=True)
-        raise ContextError(f"Ray did not start on this machine: {error}") from error
+        raise ContextError(f"Ray did not start on this machine: {error} Type: orca doctor") from error
     traces.undo_variables()  # only the start needs them; Ray's processes have their own copy
     daemons = [child.pid for child in psutil.Process().children() if child.pid not in before]
     return _Session(dict(context.address_info), traces, folder, daemons)

@@ -18,6 +18,7 @@ from typing import Any
 
 import cloudpickle
 
+from zoo.orca.engine.bar import Bar, bars_are_shown, shard_bar
 from zoo.orca.engine.base import (
     CombineFunction,
     Engine,
@@ -243,14 +244,43 @@ class SparkPlacement(Placement):
         return self.rdd.is_cached
 
     def compute(self) -> None:
-        with _errors_brought_back():
+        with _errors_brought_back(), _bar_beside(self.engine.sc):
             self.rdd.count()
 
     def fetch(self) -> list[list[Any]]:
         # Pickled by cloudpickle and not by Spark's copy of it, so that classes of the script stay the same classes.
-        with _errors_brought_back():
+        with _errors_brought_back(), _bar_beside(self.engine.sc):
             partitions = self.rdd.map(_pickle).glom().collect()
         return [[cloudpickle.loads(shard) for shard in partition] for partition in partitions]
+
+
+@contextlib.contextmanager
+def _bar_beside(sc: Any) -> Iterator[None]:
+    """A bar of the stages that run, drawn by a thread while this one waits for Spark."""
+    if not bars_are_shown():
+        yield
+        return
+    from pyspark import InheritableThread
+
+    over = threading.Event()
+    with shard_bar(None) as bar:
+        thread = InheritableThread(target=_follow_stages, args=(sc, bar, over), name="orca-bar", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _follow_stages(sc: Any, bar: Bar, over: threading.Event) -> None:
+    tracker = sc.statusTracker()
+    while not over.wait(bar.tick_seconds):
+        stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))]
+        if stages:
+            bar.to(sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages))
+        else:
+            bar.tick()
 
 
 def _pickle(shard: Any) -> bytes:

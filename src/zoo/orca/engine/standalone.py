@@ -52,6 +52,9 @@ class StandaloneCluster:
         self._folder: Path | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    def __repr__(self) -> str:
+        return f"StandaloneCluster({self.num_workers} workers of {self.cores} cores, {self.url or 'not started'})"
+
     @property
     def secrets(self) -> dict[str, str]:
         """The settings that let an application into this cluster."""

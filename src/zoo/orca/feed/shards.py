@@ -73,7 +73,10 @@ def check_shard(shard: Any) -> None:
             f"together with feature_cols, but there is a {type(shard).__name__}. Turn it into one (transform_shard)."
         )
     if "x" not in shard:
-        raise PreconditionError(f"key x should in each shard, but the keys are {sorted(map(str, shard))}.")
+        raise PreconditionError(
+            f"key x should in each shard, but the keys are {sorted(map(str, shard))}. "
+            "Call the features 'x' and the labels 'y' (transform_shard)."
+        )
     for key in ("x", "y"):
         if shard.get(key) is not None and not isinstance(shard[key], np.ndarray | tuple | list | dict):
             raise InvalidArgumentError(

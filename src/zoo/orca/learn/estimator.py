@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import html
 import logging
 import os
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.orca.context import current_engine, engine_of_spark
 from zoo.orca.data.file import is_local
+from zoo.orca.engine import bar
 from zoo.orca.engine.gang import GangOptions, run_gang
 from zoo.orca.engine.ray_session import ray_is_running
 from zoo.orca.errors import (
@@ -166,6 +168,25 @@ class Estimator(BaseEstimator):
         self._summaries = Summaries()
         self._wants_summaries = False
         self._known_shapes: dict[str, tuple[int, ...]] = {}
+
+    def __repr__(self) -> str:
+        facts = [self._model_name(), f"backend={self._gang.backend!r}", f"epochs done: {self._where.epoch - 1}"]
+        return f"{type(self).__name__}({', '.join(fact for fact in facts if fact)})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the facts, and what the last fit tells."""
+        facts = {"workers": self._gang.num_workers, "model_dir": self._model_dir}
+        known = "".join(f"<br>{name}: {html.escape(str(each))}" for name, each in facts.items() if each is not None)
+        told = "" if self.result_ is None else self.result_._repr_html_()
+        return f"<p><code>{html.escape(repr(self))}</code>{known}</p>{told}"
+
+    def _model_name(self) -> str | None:
+        """What the model, or the function that makes it, is called."""
+        model = getattr(getattr(self, "_recipe", None), "model", None)
+        name = getattr(model, "name", None)
+        if model is None or isinstance(name, str):
+            return name
+        return getattr(model, "__name__", type(model).__name__)
 
     @abstractmethod
     def _learning(self) -> Learning:
@@ -370,7 +391,8 @@ class Estimator(BaseEstimator):
         return size
 
     def _feed(self, data: Any, columns: Columns, engine: Engine, what: str = "data", **options: Any) -> Feed:
-        feed = as_feed(data, columns, self._config, engine, what, text=self._takes_text, **options)
+        with bar.job(f"preparing {what}"):
+            feed = as_feed(data, columns, self._config, engine, what, text=self._takes_text, **options)
         layout = getattr(feed, "layout", None)
         if layout is not None:
             self._known_shapes |= dict(zip(columns.features, layout.shapes, strict=False))
@@ -411,7 +433,10 @@ class Estimator(BaseEstimator):
         """
         policies = [each for each in callbacks if isinstance(each, ModelCheckpoint)]
         if len(policies) > 1:
-            raise InvalidArgumentError("callbacks must hold one ModelCheckpoint at most.")
+            raise InvalidArgumentError(
+                "callbacks must hold one ModelCheckpoint at most. "
+                "For several moments type: ModelCheckpoint(every=TriggerOr('1ep', '10min'))."
+            )
         triggers = [each for each in (trigger, *(policy.trigger for policy in policies)) if each is not None]
         if self._model_dir is None and self._gang.max_failures == 0:
             if triggers:
@@ -491,6 +516,7 @@ class Estimator(BaseEstimator):
             max_failures=self._gang.max_failures,
             stall_timeout=self._gang.stall_timeout,
             description=None if self._quiet else description,
+            leave=description == "fit",
             on_report=on_report,
             again=again,
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -223,7 +224,9 @@ def _form(metric: Metric, backend: str) -> type[TorchMetric]:
         raise InvalidArgumentError(f"Expected a backend, one of {', '.join(BACKENDS)}, got {backend!r}")
     form: str | None = getattr(metric, backend)
     if form is None:
-        raise NotOfferedError(f"{metric.get_name()} has no form for the {backend} backend")
+        raise NotOfferedError(
+            f"{metric.get_name()} has no form for the {backend} backend. Use another of zoo.orca.learn.metrics"
+        )
     require("torch", f"Measuring {metric.get_name()}")
     return getattr(importlib.import_module(BACKENDS[backend]), form)
 
@@ -244,3 +247,6 @@ def _positive(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgumentError(f"Expected {name} to be a whole number from 1 on, got {value!r}")
     return value
+
+
+__dir__ = public_names(globals())

@@ -53,7 +53,9 @@ class Records(XShards):
         """The first record."""
         found = self.take(1)
         if not found:
-            raise InvalidArgumentError("There is no first record: there are none.")
+            raise InvalidArgumentError(
+                "There is no first record: there are none. Look at the filter or the path they came from."
+            )
         return found[0]
 
     def getNumPartitions(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,18 @@ _REMEDIES = {
 }
 
 _PANELS_A_ROW = 3
+# More epochs than these are a line without a mark for each.
+_MARKED_EPOCHS = 40
+_MUTED = "0.35"
+# Training and validation have one colour each in every drawing; so has a phase.
+_TRAINING, _VALIDATION = "#1f77b4", "#d95f02"
+_PHASE_COLORS = {
+    "data_wait": "#e6ab02",
+    "compute": "#7fa8cc",
+    "sync": "#1b7f79",
+    "checkpoint": "#b07aa1",
+    "validation": "#d95f02",
+}
 
 
 class FitResult:
@@ -106,20 +119,19 @@ class FitResult:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw the curves of training and validation, and each rank's phases; save them when there is a path."""
         require("matplotlib", "result_.plot()")
-        # The figure is made without pyplot, so that no window opens and no backend is chosen.
-        from matplotlib.figure import Figure
-
         curves = _curves(self.history)
         panels = len(curves) + bool(len(self.phases))
-        columns, rows = min(panels, _PANELS_A_ROW), -(-panels // _PANELS_A_ROW)
-        figure = Figure(figsize=(5 * max(columns, 1), 4 * max(rows, 1)), layout="constrained")
+        rows = -(-panels // _PANELS_A_ROW)
+        columns = -(-panels // max(rows, 1))  # four are two and two, and not three and one
+        figure = _drawing(figsize=(4.6 * max(columns, 1), 3.6 * max(rows, 1)), layout="constrained")
+        figure.suptitle(self._headline(), fontsize="medium", color=_MUTED)
         axes = iter([figure.add_subplot(rows, columns, number + 1) for number in range(panels)])
         for name, names in curves.items():
             _draw_curves(next(axes), name, self.history[names])
         if len(self.phases):
             _draw_phases(next(axes), self.phases)
         if path is not None:
-            figure.savefig(path)
+            figure.savefig(path, dpi=150)
         return figure
 
     def __repr__(self) -> str:
@@ -130,7 +142,7 @@ class FitResult:
         return f"<p>{words}</p>{self.history.to_html()}{self.phases.round(2).to_html()}"
 
     def _lines(self) -> list[str]:
-        lines = [f"FitResult: {_counted(len(self.history), 'epoch')}, {self.rows:,} rows, {self._workers()}"]
+        lines = [f"FitResult: {self._headline()}"]
         if len(self.history):
             lines.append(f"  last epoch: {_figures(self.history.iloc[-1])}")
         if len(self.phases):
@@ -144,9 +156,10 @@ class FitResult:
         }
         return lines + [f"  {name}: {value}" for name, value in told.items() if value is not None]
 
-    def _workers(self) -> str:
+    def _headline(self) -> str:
         restarts = f", {_counted(self.restarts, 'restart')}" if self.restarts else ""
-        return _counted(self.world_size, "worker") + restarts
+        epochs, workers = _counted(len(self.history), "epoch"), _counted(self.world_size, "worker")
+        return f"{epochs}, {self.rows:,} rows, {workers}{restarts}"
 
 
 def _history(epochs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -171,23 +184,52 @@ def _curves(history: pd.DataFrame) -> dict[str, list[str]]:
     return found
 
 
+def _drawing(figsize: tuple[float, float], layout: Any) -> Figure:
+    """An empty figure made without pyplot: no window opens, no backend is chosen, and notebooks show it anyway."""
+    from matplotlib.figure import Figure
+
+    class Drawing(Figure):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png", dpi=110)
+            return file.getvalue()
+
+    return Drawing(figsize=figsize, layout=layout)
+
+
 def _draw_curves(axes: Axes, title: str, columns: pd.DataFrame) -> None:
+    _plain(axes, title, "epoch")
+    many = len(columns) > _MARKED_EPOCHS
     for name in columns:
         known = columns[name].dropna()
-        axes.plot(known.index, known, marker="o", label=str(name))
-    axes.set(title=title, xlabel="epoch")
+        color = _VALIDATION if str(name).startswith("val_") else _TRAINING
+        axes.plot(known.index, known, marker=None if many else "o", markersize=4, color=color, label=str(name))
+        if len(known):
+            last = (known.index[-1], known.iloc[-1])
+            axes.annotate(f" {last[1]:.3g}", last, color=color, fontsize="small", va="center", annotation_clip=False)
     axes.locator_params(axis="x", integer=True)
-    axes.legend()
+    axes.grid(axis="y", color="0.9")
+    axes.margins(x=0.12)
+    axes.legend(frameon=False, fontsize="small")
 
 
 def _draw_phases(axes: Axes, phases: pd.DataFrame) -> None:
-    left = pd.Series(0.0, index=phases.index)
+    _plain(axes, "where the time went", "seconds")
+    left, total = pd.Series(0.0, index=phases.index), float(phases.to_numpy().sum())
     for name in phases:
-        axes.barh([f"rank {rank}" for rank in phases.index], phases[name], left=left, label=str(name))
+        share = f" {phases[name].sum() / total:.0%}" if total else ""
+        ranks = [f"rank {rank}" for rank in phases.index]
+        axes.barh(ranks, phases[name], 0.6, left=left, color=_PHASE_COLORS[str(name)], label=f"{name}{share}")
         left = left + phases[name]
     axes.invert_yaxis()
-    axes.set(title="where the time went", xlabel="seconds")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    axes.margins(y=0.3 / max(len(phases), 1))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False, fontsize="small")
+
+
+def _plain(axes: Axes, title: str, xlabel: str) -> None:
+    axes.set_title(title, fontsize="medium")
+    axes.set_xlabel(xlabel, color=_MUTED)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _figures(row: pd.Series) -> str:

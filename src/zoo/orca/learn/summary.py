@@ -22,6 +22,7 @@ from zoo.orca.learn.event_file import (
     version_event,
 )
 from zoo.orca.learn.trigger import TrainState, Trigger, TriggerCall
+from zoo.orca.names import public_names
 
 LOSS, THROUGHPUT, LEARNING_RATE, PARAMETERS = "Loss", "Throughput", "LearningRate", "Parameters"
 
@@ -38,6 +39,9 @@ class SummaryWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._path: Path | None = None
         self._descriptor: int | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
 
     def add_scalar(self, tag: str, value: float, iteration: int, wall_time: float | None = None) -> None:
         """Write a number."""
@@ -151,3 +155,6 @@ def _local(folder: str | os.PathLike[str]) -> Path:
     if separator and scheme != "file":
         raise NotOfferedError(f"Summaries are written to a folder of this machine, not to {text}. Give a local path")
     return Path(rest if separator else text)
+
+
+__dir__ = public_names(globals())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 #: What an argument called `trigger` may be after `Trigger.convert_trigger`.
 TriggerCall = Callable[["TrainState"], bool]
@@ -352,3 +353,6 @@ def _seconds(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InvalidArgumentError(f"Expected seconds to be a number above 0, got {value!r}")
     return value
+
+
+__dir__ = public_names(globals())

@@ -19,6 +19,7 @@ from zoo.orca.feed.columns import column_to_numpy, concatenate, frame_columns, s
 from zoo.orca.feed.structure import count_rows
 from zoo.orca.learn.checkpoint import find_checkpoint, optimizer_name
 from zoo.orca.learn.predict.output import PREDICTION, OutputType
+from zoo.orca.names import public_names
 from zoo.orca.optional import is_instance_of, require
 
 MODES = ("fit", "evaluate", "predict")
@@ -150,7 +151,10 @@ def transform_to_shard_dict(
 
     def to_dict(shard: pd.DataFrame) -> dict[str, Any]:
         if not isinstance(shard, pd.DataFrame):
-            raise ShardTypeError(f"expected shards of pandas DataFrames, but there is a {type(shard).__name__}.")
+            raise ShardTypeError(
+                f"expected shards of pandas DataFrames, but there is a {type(shard).__name__}. "
+                "Turn each into one first (transform_shard)."
+            )
         converted: dict[str, Any] = {"x": frame_columns(shard, features)}
         return converted | ({"y": frame_columns(shard, labels)[0]} if labels else {})
 
@@ -256,3 +260,6 @@ def _as_cell(prediction: Any) -> Any:
     if array.ndim == 1:
         return Vectors.dense(array)
     return array.astype(float).tolist()
+
+
+__dir__ = public_names(globals())

@@ -186,10 +186,16 @@ def need_end(source: Source | Feed, what: str, argument: str) -> None:
 
 
 def measure(
-    worker: Worker, learner: Learner, source: Source, num_steps: int | None = None, info: dict[str, Any] | None = None
+    worker: Worker,
+    learner: Learner,
+    source: Source,
+    num_steps: int | None = None,
+    info: dict[str, Any] | None = None,
+    within_fit: bool = False,
 ) -> dict[str, Any]:
     """The figures of all ranks' rows together: metrics by their state, other numbers by their rows."""
-    shares = _reported(worker, itertools.islice(source.epoch(0), num_steps), num_steps or source.steps)
+    shares: Iterator[Share] = itertools.islice(source.epoch(0), num_steps)
+    shares = _speaking(worker, shares) if within_fit else _reported(worker, shares, num_steps or source.steps)
     figures, metrics = learner.validate(shares, info or {})
     parts = worker.all_gather((figures, {name: metric.state() for name, metric in metrics.items()}))
     for name, metric in metrics.items():
@@ -374,7 +380,7 @@ class _Fit:
         batching = Batching(self.job.batching.batch_size, self.job.batching.seed, shuffle=False)
         with closing(batching.open(feed, self.worker, self.group)) as source:
             need_end(source, "validation_data", "validation_steps")
-            figures = measure(self.worker, self.learner, source, info=self.job.info)
+            figures = measure(self.worker, self.learner, source, info=self.job.info, within_fit=True)
         figures = {name: value for name, value in figures.items() if not name.startswith("last_")}
         scores = [value for name, value in figures.items() if name not in ("val_loss", "num_samples")]
         self.where.score = self._score = next(iter(scores), None)
@@ -654,13 +660,16 @@ class _Progress:
         self._tells_steps = job.tell_steps and worker.rank == 0
         self._events: list[Event] = []
         self._spoke = self._stepped = time.monotonic()
-        self._done = 0
+        self._done = self._rows = 0
+        self._seconds = 0.0
         self._loss: float | None = None
 
     def step(self, moment: Run) -> None:
         now = time.monotonic()
         self._done = moment.step - self._first + 1
         self._loss = moment.loss
+        self._rows += moment.rows
+        self._seconds += now - self._stepped
         moment.speed = moment.rows / max(now - self._stepped, 1e-9)
         moment.time = time.time()
         self._stepped = now
@@ -703,15 +712,31 @@ class _Progress:
     def flush(self) -> None:
         self._spoke = time.monotonic()
         shown = {} if self._loss is None or self._worker.rank else {"loss": self._loss}
+        if self._seconds and not self._worker.rank:
+            shown["rows/s"] = self._rows / self._seconds
         events, self._events = self._events, []
         self._worker.report(self._done, self._total, **shown, **({"events": events} if events else {}))
 
 
 def _reported(worker: Worker, shares: Iterator[Share], total: int | None) -> Iterator[Share]:
-    spoke = time.monotonic()
+    """The shares, and now and then a word of how far this rank is with them."""
+    begun = spoke = time.monotonic()
+    rows = 0
     for number, share in enumerate(shares):
+        now = time.monotonic()
+        if now - spoke > REPORT_SECONDS:
+            worker.report(number, total, **({} if worker.rank else {"rows/s": rows / (now - begun)}))
+            spoke = now
+        rows += share.total
+        yield share
+
+
+def _speaking(worker: Worker, shares: Iterator[Share]) -> Iterator[Share]:
+    """The shares, and now and then a word that this rank is alive; how far the fit is stays as it was."""
+    spoke = time.monotonic()
+    for share in shares:
         if time.monotonic() - spoke > REPORT_SECONDS:
-            worker.report(number, total)
+            worker.report()
             spoke = time.monotonic()
         yield share
 

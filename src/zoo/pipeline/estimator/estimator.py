@@ -49,6 +49,9 @@ class Estimator:
         self._constant: tuple[float, float] | None = None
         self._l2: float | None = None
 
+    def __repr__(self) -> str:
+        return f"Estimator({type(self.model).__name__}, model_dir={self._model_dir!r})"
+
     def train(
         self,
         train_set: Any,

@@ -39,6 +39,10 @@ class InferenceModel:
         self._turn = threading.Semaphore(supported_concurrent_num)
         self._loaded: tuple[Any, Callable[[tuple[Any, ...]], Any]] | None = None
 
+    def __repr__(self) -> str:
+        loaded = "no model yet" if self._loaded is None else type(self._loaded[0]).__name__.removesuffix("Predictor")
+        return f"InferenceModel({loaded}, supported_concurrent_num={self.supported_concurrent_num})"
+
     def load_torch(self, path: str) -> InferenceModel:
         """Take a module that `torch.save(module, path, pickle_module=zoo_pickle_module)` wrote."""
         from zoo.pipeline.api.net.net_load import read_module

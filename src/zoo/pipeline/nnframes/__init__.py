@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bigdl.util import common
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 require("pyspark", "NNFrames")
@@ -30,3 +31,5 @@ __all__ = [
 
 # Existing code counts on the star import for these.
 __getattr__ = common.brought_along(__name__)
+
+__dir__ = public_names(globals(), common.__all__)

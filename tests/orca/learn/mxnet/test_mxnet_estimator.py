@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -339,7 +340,7 @@ def test_what_the_driver_refuses(engine):
 
 
 def test_without_mxnet_there_is_a_line_to_type(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
+    monkeypatch.setitem(sys.modules, "mxnet", None)
     with pytest.raises(MissingPackageError, match=r"pip install .*mxnet==1\.9\.1"):
         estimator()
 

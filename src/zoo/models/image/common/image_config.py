@@ -41,6 +41,10 @@ class ImageConfigure:
         self.label_map = label_map
         self.feature_padding_param = feature_padding_param
 
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
+        return f"ImageConfigure({facts})"
+
     def predict(self, model: Any, image_set: Any) -> Any:
         """The images with the predictions of a layer or a torch module, before and after which the processors are run.
 

@@ -9,6 +9,7 @@ from zoo.orca.data.image.parquet_dataset import (
     write_voc,
 )
 from zoo.orca.data.image.tfrecord_dataset import read_tfrecord, write_tfrecord
+from zoo.orca.names import public_names
 
 __all__ = [
     "read_tfrecord",
@@ -18,3 +19,5 @@ __all__ = [
     "write_tfrecord",
     "write_voc",
 ]
+
+__dir__ = public_names(globals())

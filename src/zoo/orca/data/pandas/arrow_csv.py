@@ -32,6 +32,8 @@ KNOWN = {"sep", "delimiter", "header", "names", "usecols", "dtype", "na_values",
          "quotechar", "engine", "encoding", "compression"}  # fmt: skip
 # Line ends and bytes that the two parsers do not read alike.
 ODD_BYTES = (b"\r", b"\0")
+# Arrow takes these for whole numbers, which are words to pandas.
+HEXADECIMAL = (b"0x", b"0X")
 
 PandasParse = Callable[[bytes, dict[str, Any]], pd.DataFrame]
 
@@ -55,7 +57,7 @@ def parse(header: bytes, body: Window, arguments: Mapping[str, Any], with_pandas
     if len(body) <= SMALL_BYTES or not _is_plain(body, arguments):
         return None
     layout = _layout(header, body, arguments, with_pandas)
-    if layout is None:
+    if layout is None or (pa.int64() in layout.types and any(map(body.holds, HEXADECIMAL))):
         return None
     try:
         table = _read(body, layout, arguments)

@@ -13,10 +13,12 @@ from zoo.orca.data.pandas.csv_reader import CsvReader, cells_of, first_record
 from zoo.orca.data.pandas.paths import Paths, files_of, spark_files_of
 from zoo.orca.data.pandas.rules import CsvRules, parse_csv_rules
 from zoo.orca.data.shard import XShards
+from zoo.orca.engine.bar import job
 from zoo.orca.engine.base import Engine
 from zoo.orca.errors import InvalidArgumentError
 
 
+@job("read_csv")
 def read_csv(file_path: Paths, **kwargs: Any) -> XShards:
     """Read CSV files into shards of pandas frames; large files are read by all workers at once.
 

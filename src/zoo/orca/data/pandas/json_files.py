@@ -12,9 +12,11 @@ from zoo.orca.data.pandas.json_reader import AS_WRITTEN, JsonReader, choose_colu
 from zoo.orca.data.pandas.paths import Paths, files_of, spark_files_of
 from zoo.orca.data.pandas.rules import parse_json_rules
 from zoo.orca.data.shard import XShards
+from zoo.orca.engine.bar import job
 from zoo.orca.errors import InvalidArgumentError
 
 
+@job("read_json")
 def read_json(file_path: Paths, **kwargs: Any) -> XShards:
     """Read JSON files into shards of pandas frames; large files of one object a line are read by all workers at once.
 

@@ -16,6 +16,7 @@ from zoo.orca.data.pandas.dtypes import widen_integers
 from zoo.orca.data.pandas.paths import Paths
 from zoo.orca.data.pandas.schema import parse_schema
 from zoo.orca.data.shard import XShards
+from zoo.orca.engine.bar import job
 from zoo.orca.engine.base import Engine
 from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SHARD_BYTES = 64 << 20
 
 
+@job("read_parquet")
 def read_parquet(file_path: Paths, columns: Sequence[str] | None = None, schema: Any = None, **options: Any) -> XShards:
     """Read Parquet files into shards of pandas frames; files with many row groups are read by all workers at once.
 

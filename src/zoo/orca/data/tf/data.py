@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -110,3 +111,6 @@ def _without_ragged_lists(tf: Any, value: Any) -> Any:
     if isinstance(value, list) and value and all(isinstance(item, np.ndarray) and item.ndim for item in value):
         return tf.RaggedTensor.from_row_lengths(np.concatenate(value), [len(item) for item in value])
     return value
+
+
+__dir__ = public_names(globals())

@@ -1,6 +1,11 @@
 """`Estimator.from_bigdl`: BigDL layers on every engine, with the conventions of the published estimator."""
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "The BigDL estimator")
 
 from typing import Any
 
@@ -232,7 +237,10 @@ class BigDLEstimator(LayerEstimator):
                 df, name, size = prepare(df, names[0], preprocessing, what)
                 names = (name,)
             elif names and preprocessing is not None and size is None:
-                raise InvalidArgumentError(f"{what} computes from one column, but there are several: {list(names)}.")
+                raise InvalidArgumentError(
+                    f"{what} computes from one column, but there are several: {list(names)}. "
+                    "Name one, or make one of them first (VectorAssembler)."
+                )
             used.append(tuple(names))
             sizes.append(size)
         return df, Columns(used[0], used[1]), sizes

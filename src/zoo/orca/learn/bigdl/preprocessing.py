@@ -53,7 +53,10 @@ def _transformed(df: Any, column: str, transform: Callable[[Any], Any]) -> tuple
     functions = require("pyspark.sql.functions", "A Spark DataFrame")
     first = df.select(spark_column(column)).first()
     if first is None:
-        raise InvalidArgumentError(f"the DataFrame has no rows, so nothing tells what {column!r} becomes.")
+        raise InvalidArgumentError(
+            f"the DataFrame has no rows, so nothing tells what {column!r} becomes. "
+            "Look at the filter or the path it came from."
+        )
     made = f"{PREPARED}_{column}"
     computed = functions.pandas_udf(_rows(transform), "array<float>")
     kind = df.schema[column].dataType

@@ -64,7 +64,8 @@ def _measure(
             features, labels = zip(*batch, strict=True)
             if not labels[0]:
                 raise InvalidArgumentError(
-                    "The samples have no labels to compare outputs with, so nothing is measured."
+                    "The samples have no labels to compare outputs with, so nothing is measured. "
+                    "Make them with Sample.from_ndarray(features, labels)."
                 )
             output, target = _as_tensors(model(stack(features))), _as_tensors(one_or_all(list(stack(labels))))
             for metric in metrics:
@@ -75,7 +76,9 @@ def _measure(
     parts = [part for (part,) in map_with_model(pairs, predictor, measure).fetch()]
     rows = sum(count for _, count in parts)
     if not rows:
-        raise InvalidArgumentError("There are no samples to measure. Expected at least one.")
+        raise InvalidArgumentError(
+            "There are no samples to measure. Expected at least one: look at the filter or the path they came from."
+        )
     measured = []
     for number, method in enumerate(methods):
         metric = method.get_metric("bigdl")

@@ -12,6 +12,7 @@ from zoo.orca.learn.callbacks.mlflow import MLflow
 from zoo.orca.learn.callbacks.monitor import EarlyStopping, ModelCheckpoint, Monitor
 from zoo.orca.learn.callbacks.progress import Progress
 from zoo.orca.learn.callbacks.tensorboard import TensorBoard
+from zoo.orca.names import public_names
 
 __all__ = [
     "Callback",
@@ -26,3 +27,5 @@ __all__ = [
     "TensorBoard",
     "Throughput",
 ]
+
+__dir__ = public_names(globals())

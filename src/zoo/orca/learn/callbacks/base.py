@@ -155,6 +155,10 @@ class Callback:
     def come_home(self, state: dict[str, Any]) -> None:
         """On the driver, when a fit is over: take what rank 0's copy remembers in the end."""
 
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({facts})"
+
 
 class Callbacks:
     """The callbacks of one fit, in the user's order.
@@ -168,6 +172,9 @@ class Callbacks:
     def __init__(self, callbacks: Sequence[Callback] | None = None) -> None:
         given = _checked(callbacks)
         self._keyed = {f"{number}:{type(each).__name__}": each for number, each in enumerate(given)}
+
+    def __repr__(self) -> str:
+        return f"Callbacks({list(self)})"
 
     def __iter__(self):
         return iter(self._keyed.values())

@@ -30,6 +30,9 @@ class Monitor:
         self.name = name
         self.mode = _mode(name, mode)
 
+    def __repr__(self) -> str:
+        return f"Monitor({self.name!r}, mode={self.mode!r})"
+
     def value(self, figures: Mapping[str, Any]) -> float:
         """The figure, or a typed error that names those there are."""
         known = numbers_of(figures)

@@ -143,11 +143,6 @@ class MXNetEstimator(SharedEstimator):
         self._trains = True
         self._predicting: tuple[Any, MXNetPredictor] | None = None
 
-    def __repr__(self) -> str:
-        model = self._recipe.model
-        name = getattr(model, "__name__", type(model).__name__)
-        return f"MXNetEstimator({name}, epochs done: {self._where.epoch - 1})"
-
     @property
     def num_workers(self) -> int:
         """How many workers a call uses on the current engine."""
@@ -258,7 +253,9 @@ class MXNetEstimator(SharedEstimator):
         """
         path = check_path(checkpoint, "checkpoint")
         if self._state is None:
-            raise PreconditionError("there is nothing to save before the first fit, which makes the weights.")
+            raise PreconditionError(
+                "there is nothing to save before the first fit, which makes the weights. Call fit first."
+            )
         write_state(path, self._state)
         return path
 

@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from zoo.orca.learn.openvino.estimator import Estimator, OpenVINOEstimator
+from zoo.orca.names import public_names
 
 __all__ = ["Estimator", "OpenVINOEstimator"]
+
+__dir__ = public_names(globals())

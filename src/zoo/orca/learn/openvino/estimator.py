@@ -43,6 +43,10 @@ class OpenVINOEstimator(BaseEstimator):
         self._config = check_dict(config, "config")
         self.load(model_path)
 
+    def __repr__(self) -> str:
+        ports = "; ".join(map(str, self._signature.inputs))
+        return f"OpenVINOEstimator(inputs: {ports}, device={self._device!r})"
+
     def load(self, model_path: str) -> OpenVINOEstimator:
         """Take another model file, for the same device; the estimator keeps the one it has if that fails."""
         file = ModelFile.read(check_path(model_path, "model_path"), self._batch_size)

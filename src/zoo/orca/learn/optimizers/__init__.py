@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.learn.optimizers.progress import keep_progress, progress_of
 from zoo.orca.learn.optimizers.schedule import Default, Scheduler
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -329,3 +330,6 @@ def _not_negative(**values: float) -> None:
     for name, value in values.items():
         if not isinstance(value, int | float) or math.isnan(value) or value < 0:
             raise InvalidArgumentError(f"Expected {name} to be a number from 0 on, got {value!r}")
+
+
+__dir__ = public_names(globals())

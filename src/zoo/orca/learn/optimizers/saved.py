@@ -84,7 +84,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Scheduler):
         name = type(value).__name__
         if getattr(schedule, name, None) is not type(value):
-            raise InvalidArgumentError(f"{name} is a schedule of your own, which cannot be written to a file.")
+            raise InvalidArgumentError(
+                f"{name} is a schedule of your own, which cannot be written to a file. "
+                "Use one of zoo.orca.learn.optimizers.schedule, or give your own again after loading."
+            )
         return {_SCHEDULE: name, "made_with": _plain(vars(value))}
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zoo.orca.errors import InvalidArgumentError
+from zoo.orca.names import public_names
 
 MONITORS = ("Loss", "score")
 
@@ -234,3 +235,6 @@ def _positive(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgumentError(f"Expected {name} to be a whole number above 0, got {value!r}")
     return value
+
+
+__dir__ = public_names(globals())

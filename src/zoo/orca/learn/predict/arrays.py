@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from zoo.orca.engine.bar import PATIENCE, Bar, job
 from zoo.orca.errors import PreconditionError
 from zoo.orca.feed.columns import frame_columns
 from zoo.orca.feed.structure import flatten, unflatten
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # Below this, sending the data and the model away takes longer than predicting here.
 ENGINE_BYTES = 16 << 20
+# A task gets about so much at most, so that it can be told how far all are.
+PIECE_BYTES = 32 << 20
 
 
 def predict_arrays(
@@ -48,14 +51,16 @@ def predict_arrays(
     """
     features = _features(arrays, feature_cols, takes_text(predictor))
     leaves, _ = flatten(features)
-    count_rows(leaves)
+    rows = count_rows(leaves)
     workers = 1 if engine is None else num_workers or engine.cores
     # A model that keeps all cores busy from one process gains nothing by sending rows to others of the same machine.
     stays = engine is not None and engine.one_machine and getattr(predictor, "uses_all_cores", False)
     if engine is None or stays or workers == 1 or sum(leaf.nbytes for leaf in leaves) < ENGINE_BYTES:
         cores = workers if engine is not None and engine.one_machine else None
-        return predict_rows(load_here(predictor, squeeze, cores), features, batch_size)
-    return _predict_on(engine, workers, predictor, features, batch_size, squeeze)
+        with Bar("predict", rows, unit="rows", rows=rows, delay=PATIENCE, leave=False) as bar:
+            return predict_rows(load_here(predictor, squeeze, cores), features, batch_size, bar)
+    with job("predict", rows):
+        return _predict_on(engine, workers, predictor, features, batch_size, squeeze)
 
 
 def _features(arrays: Any, feature_cols: Sequence[Any], text: bool) -> tuple[Any, ...]:
@@ -75,7 +80,8 @@ def _predict_on(
     """Cut between batches, so that the batches are those that one process would make."""
     leaves, spec = flatten(features)
     batches = -(-len(leaves[0]) // batch_size)
-    step = -(-batches // workers) * batch_size
+    turns = -(-sum(leaf.nbytes for leaf in leaves) // (workers * PIECE_BYTES))  # of large input the first are done soon
+    step = -(-batches // (workers * turns)) * batch_size
     pieces = [[[leaf[start : start + step] for leaf in leaves]] for start in range(0, len(leaves[0]), step)]
     shipment = Shipment(engine, predictor, squeeze, len(pieces))
 

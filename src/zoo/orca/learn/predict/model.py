@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from zoo.orca.engine.bar import SILENT, Bar
 from zoo.orca.engine.pickling import pack
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed import structure
@@ -200,15 +201,17 @@ def _load(predictor: Predictor, threads: int) -> PredictFunction:
     return load(threads) if _takes_threads(predictor) else load()
 
 
-def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int) -> Result:
-    """The prediction for all rows of arrays, batch by batch."""
+def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int, bar: Bar = SILENT) -> Result:
+    """The prediction for all rows of arrays, batch by batch; the bar is told how many rows are done."""
     whole = model.rows(features, batch_size)
     if whole is not None:
         return whole
     leaves, spec = flatten(features)
     rows = count_rows(leaves)
-    batches = ([leaf[start : start + batch_size] for leaf in leaves] for start in range(0, rows, batch_size))
-    results = [model(unflatten(batch, spec)) for batch in batches]
+    results = []
+    for start in range(0, rows, batch_size):
+        bar.to(start)
+        results.append(model(unflatten([leaf[start : start + batch_size] for leaf in leaves], spec)))
     return join_results(results) if results else _empty_result(model, leaves, spec)
 
 
@@ -217,7 +220,8 @@ def count_rows(leaves: Sequence[np.ndarray]) -> int:
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
         raise InvalidArgumentError(
-            f"features must all have as many rows, but they have {', '.join(map(str, sorted(lengths)))}."
+            f"features must all have as many rows, but they have {', '.join(map(str, sorted(lengths)))}. "
+            "Give arrays of one length."
         )
     return lengths.pop()
 

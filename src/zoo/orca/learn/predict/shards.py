@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from zoo.orca.data.shard import XShards
+from zoo.orca.engine.bar import job
 from zoo.orca.feed.shards import Columns
 from zoo.orca.learn.predict.model import Predictor, Shipment, predict_rows, read_arguments, takes_text
 from zoo.orca.learn.predict.output import PREDICTION
@@ -39,4 +40,5 @@ def predict_xshards(
     predicted = source.map(predict)
     if source.engine.name != "spark":  # where a broadcast is freed by Spark, when no RDD needs it
         weakref.finalize(predicted, shipment.release)
-    return XShards.from_placement(predicted)
+    with job("predict"):
+        return XShards.from_placement(predicted)

@@ -110,7 +110,10 @@ class AUC(BigDLMetric):
                 f"{tuple(preds.shape)}"
             )
         if preds.isnan().any():
-            raise BatchError("Expected predictions for AUC, got nan among them: has training diverged?")
+            raise BatchError(
+                "Expected predictions for AUC, got nan among them: has training diverged? "
+                "Try a smaller learning rate, or stop_on_nan=True in from_torch"
+            )
         positive = (flat_like(preds, targets) > 0.5).flatten()
         intervals = self.threshold_num - 1
         bins = (preds.double().flatten() * intervals).floor().clamp(0, intervals).long()

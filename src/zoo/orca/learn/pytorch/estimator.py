@@ -1,11 +1,17 @@
 """`Estimator.from_torch`: PyTorch models on every engine, with the conventions of each backend."""
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "The PyTorch estimator")
 
 import contextlib
 import copy
 import dataclasses
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -183,10 +189,13 @@ class PyTorchEstimator(Exporting, SharedEstimator):
         self._name = f"TorchModel{uuid.uuid4().hex[:8]}"
         self._predicting: tuple[Any, TorchPredictor] | None = None
 
-    def __repr__(self) -> str:
-        model = self._recipe.model
-        name = getattr(model, "__name__", type(model).__name__)
-        return f"{type(self).__name__}({name}, backend={self._gang.backend!r}, epochs done: {self._where.epoch - 1})"
+    @abstractmethod
+    def fit(self, data: Any, epochs: int = 1, batch_size: int | None = None, *arguments: Any, **named: Any) -> Any:
+        """Train the model; the backend decides what else can be said, and what is returned."""
+
+    @abstractmethod
+    def evaluate(self, data: Any, batch_size: int | None = None, *arguments: Any, **named: Any) -> dict[str, Any]:
+        """Metrics by their names; the backend decides what else can be said."""
 
     def predict(
         self,
@@ -224,7 +233,9 @@ class PyTorchEstimator(Exporting, SharedEstimator):
     def set_constant_gradient_clipping(self, min: float, max: float) -> None:
         """Clip every element of the gradient, over all workers, to a range."""
         if not (is_real(min) and is_real(max) and min < max):
-            raise InvalidArgumentError(f"expected numbers, min below max, but they are {min!r} and {max!r}.")
+            raise InvalidArgumentError(
+                f"expected numbers, min below max, but they are {min!r} and {max!r}. Type for example: (-1.0, 1.0)."
+            )
         self._clip = ("value", float(min), float(max))
 
     def set_l2_norm_gradient_clipping(self, clip_norm: float) -> None:

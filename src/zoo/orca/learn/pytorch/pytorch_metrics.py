@@ -1,6 +1,11 @@
 """Metrics on tensors, which add up: the sums and counts of all ranks together give the figure for all rows."""
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "The PyTorch estimator")
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -10,6 +15,7 @@ import torch
 from torch import Tensor
 
 from zoo.orca.errors import BatchError, InvalidArgumentError
+from zoo.orca.names import public_names
 
 EPSILON = 1e-7
 
@@ -25,6 +31,10 @@ class TorchMetric(ABC):
 
     def __init__(self) -> None:
         self._sums = torch.zeros(self.size, dtype=torch.float64)
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({facts})"
 
     @property
     def name(self) -> str:
@@ -221,3 +231,6 @@ def flat_like(preds: Tensor, targets: Tensor) -> Tensor:
             f"{tuple(targets.shape)}"
         )
     return targets.reshape(preds.shape)
+
+
+__dir__ = public_names(globals())

@@ -28,6 +28,9 @@ class RemoteWorkers:
         self._gang = gang
         self._state = state
 
+    def __repr__(self) -> str:
+        return f"RemoteWorkers({self._gang.size(self._engine)} on {self._engine!r})"
+
     @property
     def num_workers(self) -> int:
         return self._gang.size(self._engine)
@@ -56,6 +59,9 @@ class HorovodRunner:
     def __init__(self, engine: Engine, num_workers: int):
         self._engine = engine
         self._num_workers = num_workers
+
+    def __repr__(self) -> str:
+        return f"HorovodRunner({self._num_workers} workers on {self._engine!r})"
 
     def run(self, func: Callable[[], Any]) -> list[Any]:
         """What `func()` returns on each worker, by rank."""

@@ -1,6 +1,11 @@
 """TrainingOperator: one epoch, one batch, as hooks that users override."""
 
+# ruff: noqa: E402 - what is missing is said first
 from __future__ import annotations
+
+from zoo.orca.optional import require
+
+require("torch", "The PyTorch estimator")
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +17,7 @@ from zoo.orca.errors import BatchError, InvalidArgumentError
 from zoo.orca.learn.pytorch.loss import words
 from zoo.orca.learn.pytorch.tensors import device_of, in_full
 from zoo.orca.learn.pytorch.utils import AverageMeterCollection, TimerCollection
+from zoo.orca.names import public_names
 
 if TYPE_CHECKING:
     from zoo.orca.learn.pytorch.replica import Replica
@@ -65,6 +71,10 @@ class TrainingOperator:
         if type(self) is TrainingOperator:
             self._check_single()
         self.setup(config)
+
+    def __repr__(self) -> str:
+        models = ", ".join(type(model).__name__ for model in self._models)
+        return f"{type(self).__name__}({models}, rank {self._world_rank}, step {self.global_step})"
 
     def _check_single(self) -> None:
         if len(self._models) > 1 or len(self._optimizers) > 1:
@@ -283,3 +293,6 @@ def count_rows(batch: Any) -> int:
         return len(batch) if batch.ndim else 1
     parts = list(batch.values()) if isinstance(batch, dict) else batch
     return count_rows(parts[0]) if isinstance(parts, list | tuple) and parts else 1
+
+
+__dir__ = public_names(globals())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.sync.base import Group, Sync
+from zoo.orca.optional import require
 
 __all__ = ["SYNCS", "Group", "Sync", "make_sync"]
 
@@ -29,4 +29,4 @@ def make_sync(name: str, **options: Any) -> Sync:
     if name not in SYNCS:
         raise InvalidArgumentError(f"sync must be one of {', '.join(map(repr, SYNCS))}, but {name!r} was given.")
     module, class_name = SYNCS[name]
-    return getattr(importlib.import_module(module), class_name)(**options)
+    return getattr(require(module, "Training on several workers"), class_name)(**options)

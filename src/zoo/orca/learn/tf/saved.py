@@ -19,7 +19,10 @@ def read_checkpoint(path: str) -> dict[str, np.ndarray]:
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
         if latest is None:
-            raise PathNotFoundError(f"there is no TensorFlow checkpoint in the folder {path}.")
+            raise PathNotFoundError(
+                f"there is no TensorFlow checkpoint in the folder {path}. "
+                "Expected what save_tf_checkpoint() or tf.compat.v1.train.Saver wrote."
+            )
         path = latest
     if not tf.io.gfile.exists(f"{path}.index"):
         raise PathNotFoundError(

@@ -35,6 +35,7 @@ from zoo.orca.learn.tf2.preflight import KerasRehearsal
 from zoo.orca.learn.tf2.recipe import KerasRecipe, is_keras3
 from zoo.orca.learn.trigger import TrainState
 from zoo.orca.learn.worker import need_end
+from zoo.orca.optional import check_installed
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine
@@ -109,6 +110,7 @@ class Estimator:
                 "compile_args_creator must be a function of config that returns a dict, but is "
                 f"{compile_args_creator!r}."
             )
+        check_installed("tensorflow", "The Keras estimator")
         given = model if model_creator is None else model_creator
         recipe = KerasRecipe(given, config, compile_args_creator, seed)
         recipe.check()
@@ -245,11 +247,6 @@ class KerasEstimator(Exporting, SharedEstimator):
 
 class TensorFlow2Estimator(KerasEstimator):
     """`fit` runs so many more epochs, and gives the last one's figures."""
-
-    def __repr__(self) -> str:
-        model = self._recipe.model
-        name = getattr(model, "name", None) or getattr(model, "__name__", type(model).__name__)
-        return f"TensorFlow2Estimator({name}, backend={self._gang.backend!r}, epochs done: {self._where.epoch - 1})"
 
     @property
     def num_workers(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 from zoo.pipeline.api.net.net_load import Net
 from zoo.tfpark import TFDataset, TFNet, TFOptimizer, TFPredictor
@@ -22,3 +23,6 @@ def __getattr__(name: str) -> Any:
     from zoo.pipeline.api.net.graph_net import GraphNet
 
     return GraphNet
+
+
+__dir__ = public_names(globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zoo.orca.names import public_names
 from zoo.orca.optional import require
 
 require("torch", "zoo.pipeline.api.torch")
@@ -12,3 +13,5 @@ from zoo.pipeline.api.torch.torch_model import TorchModel  # noqa: E402
 from zoo.pipeline.api.torch.torch_optim import TorchOptim  # noqa: E402
 
 __all__ = ["TorchLoss", "TorchModel", "TorchOptim", "zoo_pickle_module"]
+
+__dir__ = public_names(globals())

@@ -39,6 +39,9 @@ class DistributedSequentialSampler(Sampler[int]):
         self.rank = rank
         self.num_samples = math.ceil(len(dataset) / num_replicas)
 
+    def __repr__(self) -> str:
+        return f"DistributedSequentialSampler(rank {self.rank} of {self.num_replicas}, {self.num_samples} rows)"
+
     def __iter__(self) -> Iterator[int]:
         first = self.rank * self.num_samples
         return (number % len(self.dataset) for number in range(first, first + self.num_samples))

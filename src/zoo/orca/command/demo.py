@@ -1,13 +1,10 @@
-"""Learn to read handwritten digits, data-parallel, on the engine you name.
-
-    python examples/demo.py --engine local      # or spark, or ray
+"""`orca demo`: learn to read handwritten digits, data-parallel, on the engine you name.
 
 The data is scikit-learn's digits, prepared with pandas on shards; the net is a small one in PyTorch.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -15,27 +12,36 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from zoo.orca import init_orca_context, stop_orca_context
+from zoo.orca.command import MODE_OF
+from zoo.orca.command.engines import PACKAGE_OF
+from zoo.orca.command.extras import pip_line, typed
 from zoo.orca.data import SharedValue, XShards
+from zoo.orca.errors import MissingPackageError
 from zoo.orca.learn.metrics import Accuracy
-from zoo.orca.learn.pytorch import Estimator
+from zoo.orca.optional import DISTRIBUTION, installed
 
-CONTEXTS = {"local": "embedded", "spark": "local", "ray": "ray"}
+PACKAGES = ("torch", "sklearn", "matplotlib")
 WORKERS = 2
 EPOCHS = 20
 BATCH_SIZE = 64  # over all workers
 PIXELS = [f"p{number}" for number in range(64)]
 
 
-def main() -> None:
-    options = parse_arguments()
-    init_orca_context(CONTEXTS[options.engine], cores=WORKERS)
+def run_demo(engine: str, output: Path) -> int:
+    """Check that all is there, start the engine, run the demo and stop it again."""
+    missing = [package for package in packages_for(engine) if not installed(package)]
+    if missing:
+        raise MissingPackageError(
+            f"the demo on the {engine} engine needs {', '.join(missing)}. Type: {install_line(engine)}", name=missing[0]
+        )
+    init_orca_context(MODE_OF[engine], cores=WORKERS)
     try:
-        demo(options.engine, options.output)
+        demo(engine, output)
     finally:
         stop_orca_context()
+    return 0
 
 
 def demo(engine: str, output: Path) -> None:
@@ -66,9 +72,26 @@ def demo(engine: str, output: Path) -> None:
     say(f"learning curve in {draw_curve(epochs, engine, output)}")
 
     title("The very same script on the other engines")
-    for other in CONTEXTS:
+    for other in MODE_OF:
         if other != engine:
-            say(f"make demo ENGINE={other}")
+            say(command_for(other))
+
+
+def packages_for(engine: str) -> list[str]:
+    """The optional packages that the demo needs on an engine."""
+    return [*PACKAGES, *([PACKAGE_OF[engine]] if engine in PACKAGE_OF else [])]
+
+
+def install_line(engine: str) -> str:
+    """What to type so that they are there."""
+    extras = ",".join(["demo", *([engine] if engine in PACKAGE_OF else [])])
+    return pip_line(f'pip install "{DISTRIBUTION}[{extras}]"')
+
+
+def command_for(engine: str) -> str:
+    """What to type for the demo on an engine, what it lacks included."""
+    line = f"{typed('orca', 'zoo.orca')} demo --engine {engine}"
+    return line if all(map(installed, packages_for(engine))) else f"{install_line(engine)} && {line}"
 
 
 def load_digits() -> pd.DataFrame:
@@ -94,6 +117,10 @@ def to_arrays(frame: pd.DataFrame, scale: SharedValue) -> dict[str, np.ndarray]:
 
 def make_estimator() -> Any:
     """A net with one hidden layer, as anybody would write it for one process, and how to train it on several."""
+    import torch
+
+    from zoo.orca.learn.pytorch import Estimator
+
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Tanh(), torch.nn.Linear(32, 10))
     return Estimator.from_torch(
@@ -135,6 +162,7 @@ def draw_curve(epochs: list[dict[str, float]], engine: str, output: Path) -> Pat
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     numbers, accuracies = [each["epoch"] for each in epochs], [each["val_Accuracy"] for each in epochs]
     figure, left = plt.subplots(figsize=(8, 4.5), layout="constrained")
@@ -142,7 +170,7 @@ def draw_curve(epochs: list[dict[str, float]], engine: str, output: Path) -> Pat
     left.plot(numbers, [each["train_loss"] for each in epochs], color="tab:orange", linewidth=2)
     right.plot(numbers, accuracies, color="tab:blue", linewidth=2)
     left.set(xlabel="epoch", xlim=(1, len(epochs)), ylim=(0, None))
-    left.xaxis.get_major_locator().set_params(integer=True)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_ylabel("loss on training rows", color="tab:orange")
     right.set(ylim=(0, 1.02))
     right.set_ylabel("accuracy on held-out rows", color="tab:blue")
@@ -161,14 +189,3 @@ def title(text: str) -> None:
 
 def say(text: str) -> None:
     print(f"  {text}", flush=True)
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine", choices=CONTEXTS, default="local", help="where to run (default: local)")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for the learning curve")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
