@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -54,7 +55,8 @@ print("=end", flush=True)
 def on_a_terminal(*command: str) -> str:
     """What a terminal of 100 columns is sent."""
     driver, terminal = pty.openpty()
-    environment = dict(os.environ, COLUMNS="100", LINES="40", PYTHONIOENCODING="utf-8")
+    termios.tcsetwinsize(terminal, (40, 100))
+    environment = dict(os.environ, PYTHONIOENCODING="utf-8")
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as process:
         os.close(terminal)
         sent = b""

@@ -1,19 +1,15 @@
-"""Progress bars: whether they are shown, and the one bar of all calls.
-
-On a terminal it is a line that is drawn over and over, in a notebook a line of HTML. Elsewhere nothing is drawn.
-"""
+"""Progress bars: whether they are shown, and the one bar of all calls. tqdm draws it, where somebody looks."""
 
 from __future__ import annotations
 
 import contextlib
-import html
 import os
-import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from zoo.orca.errors import PreconditionError
 
@@ -24,7 +20,9 @@ PATIENCE = 1.0
 #: So often a bar is drawn at most, and at least while somebody waits for it.
 DRAW_SECONDS = 0.1
 TICK_SECONDS = 0.5
-_WIDEST = 30
+#: A line of which it is known how long it goes on, and one of which it is not.
+MEASURED = "{desc}: {percentage:3.0f}%|{bar:30}| {n_fmt}/{total_fmt} {unit} [{elapsed}, {remaining} left{postfix}]"
+OPEN = "{desc}: {n_fmt} {unit} [{elapsed}{postfix}]"
 
 _chosen: bool | None = None
 _job: ContextVar[tuple[str, int | None] | None] = ContextVar("orca_job", default=None)
@@ -115,9 +113,9 @@ class Bar:
         self.title, self.total, self.done = title, total, start
         self._unit, self._rows, self._start, self._leave = unit, rows, start, leave
         self._figures: dict[str, float] = {}
-        self._begun = self._since = time.monotonic()
+        self._begun = time.monotonic()
         self._drawn, self._due = 0.0, self._begun + delay
-        self._screen: _Screen | None = None
+        self._line: Any = None
         if not delay:
             self._draw()
 
@@ -137,7 +135,10 @@ class Bar:
         if not self.shown:
             return
         if total is not None and total != self.total:
-            self.total, self._start, self._since = total, done, time.monotonic()
+            self.total, self._start = total, done
+            if self._line is not None:
+                self._line.reset(total)
+                self._line.initial = done
         self.done = done
         self._figures |= figures or {}
         if self._rows is not None and self.total:
@@ -158,8 +159,8 @@ class Bar:
         """It is over: a bar that stays is drawn as it ended, another is wiped away."""
         if self.shown and self._leave:
             self._draw()
-        if self.shown and self._screen is not None:
-            self._screen.end(self._leave)
+        if self.shown and self._line is not None:
+            self._line.close()
         self.shown = False
 
     def _draw_if_due(self, seconds: float) -> None:
@@ -168,112 +169,40 @@ class Bar:
             self._draw()
 
     def _draw(self) -> None:
-        if self._screen is None:
-            self._screen = _Cell() if _in_notebook() else _Terminal()
-        self._screen.draw(self)
+        if self._line is None:
+            self._line = self._open()
+        self._line.n = self.done
+        self._line.bar_format = MEASURED if self.total else OPEN
+        self._line.set_postfix_str(
+            ", ".join(f"{name}={_number(value)}" for name, value in self._figures.items()), refresh=False
+        )
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone, or its file is closed
+            self._line.refresh()
         self._drawn = time.monotonic()
 
-    @property
-    def share(self) -> float | None:
-        """How much is done, from 0 to 1."""
-        return min(1.0, self.done / self.total) if self.total else None
-
-    def words(self) -> str:
-        """What stands behind the bar."""
-        of = f"/{self.total}" if self.total else ""
-        times = [_clock(time.monotonic() - self._begun)]
-        if self.total:
-            times.append(f"{self._left()} left")
-        figures = [f"{name}={_number(value)}" for name, value in self._figures.items()]
-        return f"{self.done}{of} {self._unit} [{', '.join(times + figures)}]"
-
-    def _left(self) -> str:
-        taken = self.done - self._start
-        if taken <= 0 or self.total is None:
-            return "?"
-        return _clock((time.monotonic() - self._since) / taken * max(0, self.total - self.done))
+    def _open(self) -> Any:
+        """A line of tqdm's that counts from when this began, with no thread of its own."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # in a notebook without ipywidgets, which then has a line of text
+            # It brings asyncio and more, half of what the embedded engine imports: only who looks shall wait for it.
+            from tqdm.auto import tqdm
+        line = type("_Line", (tqdm,), {"monitor_interval": 0})(
+            desc=self.title,
+            total=self.total,
+            initial=self._start,
+            unit=self._unit,
+            leave=self._leave,
+            bar_format=MEASURED if self.total else OPEN,
+            dynamic_ncols=True,
+            smoothing=0,
+            disable=False,
+        )
+        line.start_t -= time.monotonic() - self._begun
+        return line
 
 
 #: A bar for who wants none.
 SILENT = Bar(None)
-
-
-class _Screen(Protocol):
-    """Where a bar is drawn."""
-
-    def draw(self, bar: Bar) -> None: ...
-
-    def end(self, leave: bool) -> None: ...
-
-
-class _Terminal:
-    """The last line of a terminal."""
-
-    _width = 0
-
-    def draw(self, bar: Bar) -> None:
-        columns = shutil.get_terminal_size().columns - 1
-        share, words = bar.share, bar.words()
-        if share is None:
-            line = f"{bar.title}: {words}"
-        else:
-            head = f"{bar.title}: {share:4.0%}|"
-            line = f"{head}{_blocks(share, columns - len(head) - len(words) - 2)}| {words}"
-        self._write(f"\r{line[:columns]:<{self._width}}")
-        self._width = len(line[:columns])
-
-    def end(self, leave: bool) -> None:
-        self._write("\n" if leave else f"\r{'':{self._width}}\r")
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone, or its file is closed
-            sys.stderr.write(text)
-            sys.stderr.flush()
-
-
-class _Cell:
-    """A line of HTML in the output of a notebook's cell."""
-
-    _handle: Any = None
-
-    def draw(self, bar: Bar) -> None:
-        value = "" if bar.share is None else f' value="{bar.share:.4f}"'
-        title, words = html.escape(str(bar.title)), html.escape(bar.words())
-        self._show(
-            f'<div style="font-family: monospace">{title} <progress{value}></progress> {words}</div>',
-            f"{bar.title}: {bar.words()}",
-        )
-
-    def end(self, leave: bool) -> None:
-        if not leave:
-            self._show("", "")
-
-    def _show(self, rich: str, plain: str) -> None:
-        from IPython.display import display
-
-        shown = {"text/html": rich, "text/plain": plain}
-        if self._handle is None:
-            self._handle = display(shown, raw=True, display_id=True)
-        else:
-            self._handle.update(shown, raw=True)
-
-
-def _blocks(share: float, width: int) -> str:
-    """A bar of characters, a block cut into eighths where the terminal has them."""
-    width = max(1, min(_WIDEST, width))
-    if "utf" not in (getattr(sys.stderr, "encoding", None) or "").lower():
-        return f"{'#' * int(share * width):<{width}}"
-    whole, part = divmod(int(share * width * 8), 8)
-    return f"{'█' * whole + ' ▏▎▍▌▋▊▉'[part] * bool(part):<{width}}"
-
-
-def _clock(seconds: float) -> str:
-    """
-    >>> _clock(62), _clock(3723)
-    ('01:02', '1:02:03')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes:02}:{rest:02}"
 
 
 def _number(value: float) -> str:
