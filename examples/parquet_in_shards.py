@@ -39,7 +39,7 @@ def to_arrays(patients: pd.DataFrame, means: pd.Series, spreads: pd.Series) -> d
 def example(folder: Path) -> None:
     write_files(folder / "patients")
     patients = read_parquet(str(folder / "patients")).cache()
-    print(f"{len(patients)} patients in {patients.num_partitions()} partitions")
+    print(f"{len(patients)} patients from four files")
     facts = patients.describe().drop(columns="target")
     shards = patients.transform_shard(to_arrays, facts.loc["mean"], facts.loc["std"]).cache()
 
