@@ -64,7 +64,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "engine" in item.fixturenames)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session):
+    """Before xdist tells the process that deals, which then looks for them."""
     if side_by_side.NAME:
         side_by_side.write_scopes(Path(ROOT), session.items)
 
