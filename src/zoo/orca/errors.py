@@ -8,6 +8,17 @@ from __future__ import annotations
 from zoo.orca.names import public_names
 
 
+def sentence(said: object) -> str:
+    """What another library said, with a full stop so that ours can follow; an error has its type before it.
+
+    >>> sentence(KeyError("label")), sentence("Out of range!")
+    ("KeyError: 'label'.", 'Out of range!')
+    """
+    text = f"{type(said).__name__}: {said}" if isinstance(said, BaseException) else str(said)
+    text = text.rstrip().removesuffix(":")
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 class OrcaError(Exception):
     """The root of all errors raised by this library."""
 

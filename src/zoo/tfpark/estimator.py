@@ -13,13 +13,13 @@ from typing import Any
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.estimator import check_num_steps, check_path
+from zoo.orca.learn.tf.frozen import graph_mode
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.trigger import MaxEpoch, MaxIteration
 from zoo.tfpark.metric_tensors import method_of
 from zoo.tfpark.tf_dataset import TFDataset
 from zoo.tfpark.tf_optimizer import TFOptimizer, measure
 from zoo.tfpark.tf_predictor import TFPredictor
-from zoo.util.frozen import graph_mode
 from zoo.util.tf import get_checkpoint_state, load_known_variables, load_tf_checkpoint, save_tf_checkpoint
 
 CHECKPOINT = "model.ckpt"

@@ -8,8 +8,8 @@ from typing import Any
 from bigdl.optim import optimizer as bigdl
 from zoo.orca.errors import InvalidArgumentError, NotOfferedError
 from zoo.orca.learn import metrics
+from zoo.orca.learn.tf.frozen import quiet
 from zoo.orca.learn.tf2.quiet import import_tensorflow
-from zoo.util.frozen import quiet
 
 #: What TFEstimator calls validation methods.
 NAMED: dict[str, Callable[[], metrics.Metric]] = {

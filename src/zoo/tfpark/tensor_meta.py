@@ -11,8 +11,8 @@ import numpy as np
 
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, spark_column
+from zoo.orca.learn.tf.frozen import graph_mode
 from zoo.util import nest
-from zoo.util.frozen import graph_mode
 from zoo.util.utils import convert_row_to_numpy
 
 

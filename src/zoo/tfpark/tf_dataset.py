@@ -13,6 +13,7 @@ from zoo.orca.engine.base import Placement
 from zoo.orca.errors import ContextError, InvalidArgumentError, NotOfferedError
 from zoo.orca.learn.estimator import as_columns
 from zoo.orca.learn.records import as_records, placement_of
+from zoo.orca.learn.tf.frozen import graph_mode, placeholders_of
 from zoo.orca.learn.tf2.quiet import import_tensorflow
 from zoo.tfpark.rows import ArrayRows, FrameRows, RecordRows, Rows, TfDataRows, reader, tfrecord_placement
 from zoo.tfpark.tensor_meta import (
@@ -26,7 +27,6 @@ from zoo.tfpark.tensor_meta import (
     tensor_meta,
 )
 from zoo.util import nest
-from zoo.util.frozen import graph_mode, placeholders_of
 
 # The graph itself remembers whose its placeholders are, {dataset: tensors}: then they are forgotten together.
 _OWNERS = "_zoo_tfpark_datasets"

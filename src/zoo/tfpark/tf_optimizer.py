@@ -13,6 +13,7 @@ from zoo.orca.learn.estimator import Gang
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.summary import TrainSummary, ValidationSummary
 from zoo.orca.learn.tf.estimator import TensorFlowEstimator, check_clip
+from zoo.orca.learn.tf.frozen import as_tensors
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.orca.learn.trigger import EveryEpoch, MaxEpoch
 from zoo.orca.learn.user_summaries import use_train_summary, use_validation_summary
@@ -21,7 +22,6 @@ from zoo.tfpark.rows import TfDataRows
 from zoo.tfpark.tf_dataset import TFDataset, columns_of, dataset_of
 from zoo.tfpark.whole_batches import figures_by_row, outputs_by_row
 from zoo.tfpark.zoo_optimizer import train_ops_of
-from zoo.util.frozen import as_tensors
 
 
 class TFOptimizer:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.orca.learn.tf.frozen import as_tensors
 from zoo.tfpark.tf_dataset import TFDataset, columns_of, dataset_of
 from zoo.tfpark.tfnet import TFNet
-from zoo.util.frozen import as_tensors
 
 
 class TFPredictor:

@@ -22,9 +22,9 @@ from zoo.orca.learn.records import (
     predict_records,
     take_columns,
 )
+from zoo.orca.learn.tf.frozen import FrozenGraph, OpenGraph, as_tensors, freeze, quiet
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.tfpark.tf_dataset import TFDataset
-from zoo.util.frozen import FrozenGraph, OpenGraph, as_tensors, freeze, quiet
 
 SERVING_TAG = "serve"
 SERVING_SIGNATURE = "serving_default"

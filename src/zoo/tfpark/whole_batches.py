@@ -10,12 +10,12 @@ import numpy as np
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict.model import Model, as_outputs
 from zoo.orca.learn.records import batches, map_with_model, stack, take_columns
+from zoo.orca.learn.tf.frozen import freeze
 from zoo.orca.learn.tf2.quiet import start_here
 from zoo.tfpark.metric_tensors import metric_name, metric_tensor
 from zoo.tfpark.rows import RecordRows
 from zoo.tfpark.tf_dataset import TFDataset, columns_of
 from zoo.tfpark.tfnet import NetPredictor
-from zoo.util.frozen import freeze
 
 
 def outputs_by_row(sess: Any, dataset: TFDataset, output: Any, label: Any, loss: Any, size: int) -> RecordRows:

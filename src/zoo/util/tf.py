@@ -11,8 +11,8 @@ from typing import Any
 
 from zoo.orca.data.file import filesystem_of, is_local
 from zoo.orca.errors import InvalidArgumentError, PathNotFoundError
+from zoo.orca.learn.tf.frozen import freeze, graph_mode, quiet
 from zoo.orca.names import public_names
-from zoo.util.frozen import freeze, graph_mode, quiet
 
 
 def export_tf(

@@ -79,7 +79,7 @@ def test_a_terminal_shows_how_far_each_call_is():
     assert any(re.fullmatch(r"transform_shard: +\d+%\|.*\| \d/6 partitions \[00:0\d, 00:0\d left\]", e) for e in shards)
     assert any(re.search(r"fit: .*/60 steps \[.* left, loss=\S+, rows/s=[\d.,]+\]", line) for line in fit)
     assert re.match(r"fit: 100%\|.*\| 60/60 steps \[00:\d\d, 00:00 left, loss=", fit[-2]), "it stays as it ended"
-    assert any(re.match(r"evaluate: .*\d+/100 steps \[.* left, rows/s=", line) for line in evaluate)
+    assert any(re.match(r"evaluate: .*\d+/100 steps \[.* left, loss=.*, rows/s=", line) for line in evaluate)
     assert any(re.match(r"predict: .*\d+/300 rows \[.* left, rows/s=", line) for line in predict)
     assert all(end[-1] == "" and end[-2] == "" for end in (shards, evaluate, predict)), "these are wiped away"
 

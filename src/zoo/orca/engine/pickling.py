@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from zoo.orca.errors import NotPicklableError
+from zoo.orca.errors import NotPicklableError, sentence
 
 # Workers that were started before the script set these must still read its s3:// paths.
 FILE_SETTINGS = "AWS_"
@@ -69,7 +69,7 @@ def dumps(value: Any, what: str, name: str = "") -> bytes:
         culprit = find_culprit(value, name)
         part = f" It holds {culprit}." if culprit else ""
         raise NotPicklableError(
-            f"{what} cannot be sent to the workers: {type(error).__name__}: {error}.{part} "
+            f"{what} cannot be sent to the workers: {sentence(error)}{part} "
             "Expected something that cloudpickle can serialise; make such parts (locks, open files, connections, "
             "sessions) inside the function, on the worker, instead of capturing them."
         ) from error

@@ -51,6 +51,10 @@ class Learner(ABC):
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """This rank's figures with "num_samples", and its metrics by name, to be summed over ranks by state."""
 
+    def measured_loss(self) -> float | None:
+        """While `validate` goes on: the loss of this rank's rows so far; None where it is not known."""
+        return None
+
     @property
     @abstractmethod
     def loss(self) -> float | None:

@@ -18,6 +18,7 @@ from zoo.orca.engine.worker import Worker
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.learn.callbacks import Callbacks, Run
+from zoo.orca.learn.callbacks.base import numbers_of
 from zoo.orca.learn.checkpoint import Checkpoints, as_plain
 from zoo.orca.learn.checkpoint_writer import CheckpointWriter, Parcel, Written
 from zoo.orca.learn.learner import Learner, Learning
@@ -195,7 +196,7 @@ def measure(
 ) -> dict[str, Any]:
     """The figures of all ranks' rows together: metrics by their state, other numbers by their rows."""
     shares: Iterator[Share] = itertools.islice(source.epoch(0), num_steps)
-    shares = _speaking(worker, shares) if within_fit else _reported(worker, shares, num_steps or source.steps)
+    shares = _speaking(worker, shares) if within_fit else _reported(worker, learner, shares, num_steps or source.steps)
     figures, metrics = learner.validate(shares, info or {})
     parts = worker.all_gather((figures, {name: metric.state() for name, metric in metrics.items()}))
     for name, metric in metrics.items():
@@ -718,14 +719,15 @@ class _Progress:
         self._worker.report(self._done, self._total, **shown, **({"events": events} if events else {}))
 
 
-def _reported(worker: Worker, shares: Iterator[Share], total: int | None) -> Iterator[Share]:
-    """The shares, and now and then a word of how far this rank is with them."""
+def _reported(worker: Worker, learner: Learner, shares: Iterator[Share], total: int | None) -> Iterator[Share]:
+    """The shares, and now and then a word of how far this rank is with them, and what their loss is."""
     begun = spoke = time.monotonic()
     rows = 0
     for number, share in enumerate(shares):
         now = time.monotonic()
         if now - spoke > REPORT_SECONDS:
-            worker.report(number, total, **({} if worker.rank else {"rows/s": rows / (now - begun)}))
+            shown = {"loss": learner.measured_loss(), "rows/s": rows / (now - begun)} if number else {}
+            worker.report(number, total, **({} if worker.rank else numbers_of(shown)))
             spoke = now
         rows += share.total
         yield share

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.orca.errors import NotOfferedError
+from zoo.orca.errors import NotOfferedError, sentence
 from zoo.orca.learn.export.rows import Rows
 from zoo.orca.learn.predict.model import Predictor, as_outputs, load_here, predict_rows
 
@@ -68,7 +68,7 @@ class Original(ABC):
 def cannot_write(name: str, format: str, cause: BaseException | str, instead: str) -> NotOfferedError:
     """The error for a model that a format cannot hold."""
     reason = cause if isinstance(cause, str) else reason_of(cause)
-    return NotOfferedError(f"{name} cannot be written as {format}: {reason} {instead}")
+    return NotOfferedError(f"{name} cannot be written as {format}: {sentence(reason)} {instead}")
 
 
 def reason_of(error: BaseException) -> str:

@@ -54,6 +54,7 @@ class MXNetLearner(Learner):
         self._share: Share | None = None
         self._loss: float | None = None
         self._train_loss = np.zeros(2)
+        self._measured = RowMean()
         self._epoch = self._batch = self._rows = 0
         self._started = time.perf_counter()
         self._waiting_local: dict[str, Any] | None = None
@@ -177,22 +178,25 @@ class MXNetLearner(Learner):
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         metric = self.recipe.build_metrics(validation=True)
         measures = Measures(self.recipe.build_metrics(validation=False) if metric is None else metric)
-        losses, rows = RowMean(), 0
+        self._measured, rows = RowMean(), 0
         with self._agreed_buffers():
             for share in shares:
                 self._build_for(share)
                 if share.rows:
-                    self._measure(share, measures, losses)
+                    self._measure(share, measures)
                 rows += share.rows
         has_loss = isinstance(self.net, GluonNet)
-        return {"num_samples": rows}, measures.taken() | ({"val_loss": losses} if has_loss else {})
+        return {"num_samples": rows}, measures.taken() | ({"val_loss": self._measured} if has_loss else {})
 
-    def _measure(self, share: Share, measures: Measures, losses: RowMean) -> None:
+    def measured_loss(self) -> float | None:
+        return self._measured.value() if isinstance(self.net, GluonNet) else None
+
+    def _measure(self, share: Share, measures: Measures) -> None:
         features, target = split(share.batch)
         outputs, labels, loss = self.net.forward(features, target, _length(features))
         measures.update(labels, outputs, share.rows)
         if loss is not None:
-            losses.add(float(loss.asscalar()) / share.rows, share.rows)
+            self._measured.add(float(loss.asscalar()) / share.rows, share.rows)
 
     @property
     def loss(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo.orca import mxnet_library as library
-from zoo.orca.errors import BatchError, NotOfferedError
+from zoo.orca.errors import BatchError, NotOfferedError, sentence
 
 #: Operators that draw random numbers while training.
 _DRAWING = ("Dropout", "_random", "_sample", "_shuffle", "RNN", "Custom", "_rnn_param", "uniform", "normal")
@@ -96,8 +96,8 @@ def explained(error: Exception, arrays: str, what: str) -> BatchError:
     """What MXNet says of a batch that it cannot take, with the batch."""
     reason = str(error).strip().splitlines()
     return BatchError(
-        f"{what} cannot take a batch of {arrays}: {type(error).__name__}: {reason[-1] if reason else ''} Check the "
-        "shapes and types of features and labels."
+        f"{what} cannot take a batch of {arrays}: {type(error).__name__}: {sentence(reason[-1] if reason else '')} "
+        "Check the shapes and types of features and labels."
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.orca.errors import BatchError, InvalidArgumentError
+from zoo.orca.errors import BatchError, InvalidArgumentError, sentence
 from zoo.orca.learn.learner import Learner
 from zoo.orca.learn.pytorch.devices import find_device, follow_parameters
 from zoo.orca.learn.pytorch.generators import generators_state, load_generators, seed_generators
@@ -182,6 +182,9 @@ class TorchLearner(Learner):
             for model, training in zip(self.models, before, strict=True):
                 model.train(training)
         return figures, metrics | ({"val_loss": loss_sum} if self._measures_plainly() else {})
+
+    def measured_loss(self) -> float | None:
+        return self._loss_sum.value() if self._loss_sum is not None and self._measures_plainly() else None
 
     def _measures_plainly(self) -> bool:
         """Whether "val_loss" is the loss of the batches and nothing else."""
@@ -368,7 +371,7 @@ def dry_run(recipe: TorchRecipe, models: list[torch.nn.Module], batch: Any, what
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise BatchError(
                 f"the model cannot take {what}: it was called with {', '.join(map(words, features))}, and raised "
-                f"{type(error).__name__}: {error} Check the features (feature_cols, shapes, types) against forward()."
+                f"{sentence(error)} Check the features (feature_cols, shapes, types) against forward()."
             ) from error
         criterion = recipe.build_criterion()
         if criterion is not None:

@@ -62,6 +62,7 @@ class GraphLearner(Learner):
         self._rate: float | None = None
         self._epoch = self._batch = self._rows = 0
         self._loss_sum, self._counted = 0.0, 0
+        self._measured = RowMean()
         self._has_own = False
 
     def _prepare(self, training: Training, state: dict[str, Any]) -> None:
@@ -143,13 +144,16 @@ class GraphLearner(Learner):
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         means = {each.name: RowMean() for each in self.parcel.metrics if not each.variables}
         counted = {each.name: CountedMetric(each, self.opened) for each in self.parcel.metrics if each.variables}
-        loss = RowMean()
+        loss = self._measured = RowMean()
         with self._agreeing():
             rows = self._measure(shares, means, loss)
         metrics: dict[str, Any] = {
             each.name: means.get(each.name) or counted[each.name] for each in self.parcel.metrics
         }
         return {"num_samples": rows}, metrics | ({} if self.parcel.loss is None else {"val_loss": loss})
+
+    def measured_loss(self) -> float | None:
+        return None if self.parcel.loss is None else self._measured.value()
 
     def _measure(self, shares: Iterable[Share], means: dict[str, RowMean], loss: RowMean) -> int:
         metrics, wanted = self.parcel.metrics, self.parcel.loss

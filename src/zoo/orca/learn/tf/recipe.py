@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from zoo.orca.errors import BatchError, CheckpointError, InvalidArgumentError, NotOfferedError, PreconditionError
+from zoo.orca.errors import (
+    BatchError,
+    CheckpointError,
+    InvalidArgumentError,
+    NotOfferedError,
+    PreconditionError,
+    sentence,
+)
 from zoo.orca.learn.tf.metrics import describe_metric
 from zoo.orca.learn.tf.parcel import Clip, Fed, Gradient, Metric, Parcel, Training, Variable
 from zoo.orca.learn.tf.random_ops import make_stateless
@@ -212,8 +219,8 @@ class GraphRecipe:
             self.sess.run(tensors, feeds)
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
             raise BatchError(
-                f"the graph cannot take {what}: {error.message.partition(chr(10))[0]} Check the columns, their shapes "
-                "and types, and the labels."
+                f"the graph cannot take {what}: {sentence(error.message.partition(chr(10))[0])} Check the columns, "
+                "their shapes and types, and the labels."
             ) from error
 
     def save(self, path: str) -> str:

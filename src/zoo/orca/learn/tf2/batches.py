@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.orca.errors import BatchError
+from zoo.orca.errors import BatchError, sentence
 from zoo.orca.feed.structure import as_arguments
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def check_takes(model: keras.Model, batch: tuple[Any, ...], what: str) -> None:
     except Exception as error:
         raise BatchError(
             f"the model {model.name!r} cannot take the rows of {what}, whose features are {describe(x)}: "
-            f"{type(error).__name__}: {_reason(error)} Expected {_expected(model)}."
+            f"{type(error).__name__}: {sentence(_reason(error))} Expected {_expected(model)}."
         ) from error
 
 

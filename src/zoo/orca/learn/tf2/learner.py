@@ -112,6 +112,7 @@ class KerasLearner(Learner):
         self._rows = 0
         self._has_own_buffers = False
         self._logs: dict[str, Any] | None = None
+        self._test_logs: dict[str, Any] | None = None
 
     def _build_for(self, data: Any) -> None:
         """The first batch tells what models that were not built, and metrics, are made for."""
@@ -230,6 +231,7 @@ class KerasLearner(Learner):
 
     def validate(self, shares: Iterable[Share], info: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         rows, logs = 0, None
+        self._test_logs = None
         with self._agreed_buffers(), self._measures.apart():
             for share in shares:
                 data = batch_of(share)
@@ -237,12 +239,16 @@ class KerasLearner(Learner):
                 if share.rows:
                     with _naming(data):
                         logs = self._test_step(data) if self.model.run_eagerly else self._test(data)
+                    self._test_logs = logs
                 rows += share.rows
             figures, metrics = {"num_samples": rows}, self._measures.taken()
         if logs is not None and not {_beside_training(name) for name in logs} <= set(metrics):
             # A test_step of the user's own, whose figures are those of its last batch.
             figures |= {_beside_training(name): value for name, value in as_numbers(logs).items()}
         return figures, metrics
+
+    def measured_loss(self) -> float | None:
+        return None if self._test_logs is None else as_numbers(self._test_logs).get("loss")
 
     @property
     def loss(self) -> float | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.orca.errors import InvalidArgumentError, NotOfferedError, NotPicklableError, PreconditionError
+from zoo.orca.errors import InvalidArgumentError, NotOfferedError, NotPicklableError, PreconditionError, sentence
 from zoo.orca.learn.tf2.keras_state import fresh_keras, settings_here
 from zoo.orca.learn.tf2.quiet import import_tensorflow, start_here
 from zoo.orca.optional import is_instance_of, require
@@ -134,7 +134,7 @@ class Shipped:
                     model.save(path)
             except Exception as error:
                 raise NotPicklableError(
-                    f"the model {model.name!r} cannot be sent to the workers: {type(error).__name__}: {error}. Give "
+                    f"the model {model.name!r} cannot be sent to the workers: {sentence(error)} Give "
                     "its layers get_config(), or pass a function model_creator(config) that makes the model."
                 ) from error
             archive = path.read_bytes()
@@ -151,7 +151,7 @@ class Shipped:
                     model = keras.saving.load_model(path, self.custom_objects, compile, safe_mode=False)
                 except Exception as error:
                     raise NotPicklableError(
-                        f"the model cannot be put together from its configuration: {type(error).__name__}: {error}. "
+                        f"the model cannot be put together from its configuration: {sentence(error)} "
                         "Give its class get_config() and from_config(), or pass a function model_creator(config)."
                     ) from error
         return model
