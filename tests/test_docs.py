@@ -1,114 +1,27 @@
-"""Whatever the README and the docs show runs.
-
-The Python blocks of a page run in order, in one namespace, in an empty folder, on the embedded engine. The word after
-`python` says where a block runs: nothing (the page's namespace), `spark` or `ray` (a process of its own, with that
-engine installed), `yarn` or `k8s` (no such cluster is at hand, so the block is compiled and its arguments are checked).
-A `text` block right behind a Python block is what that block prints, to the letter.
-"""
+"""Whatever the README and the docs show runs, leads somewhere and is true; `pages.py` says how blocks are marked."""
 
 from __future__ import annotations
 
 import ast
 import builtins
 import inspect
-import json
-import os
 import re
 import runpy
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+import pages
+from pages import ALL, FENCE, PAGES, ROOT
+
 OTHER_PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 WHERE = ("", "spark", "ray", "yarn", "k8s")
-FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
-# Ray Data tells of every run, whoever asks, and wonders about CPUs that the tasks before it have not left yet.
-RAY_DATA_TALK = re.compile(r"\tINFO \w+\.py:\d+ -- |The Ray cluster currently does not have any available CPUs")
-END = "--- end of block ---"
-
-# Run by a fresh interpreter: the blocks of its first argument, one after the other, as one script.
-RUNNER = """
-import json, sys
-page = {"__name__": "__main__"}
-for name, line, code in json.loads(sys.argv[1]):
-    exec(compile("\\n" * line + code, name, "exec"), page)
-    print(sys.argv[2], flush=True)
-"""
-
-
-@dataclass(frozen=True)
-class Block:
-    page: str
-    line: int
-    where: str
-    code: str
-    prints: str | None
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
-
-
-def blocks_of(path: Path) -> list[Block]:
-    text, found = path.read_text(), []
-    fences = list(FENCE.finditer(text))
-    for number, fence in enumerate(fences):
-        kind, _, where = fence.group(1).strip().partition(" ")
-        if kind != "python":
-            continue
-        following = fences[number + 1] if number + 1 < len(fences) else None
-        shown = None
-        if following and following.group(1) == "text" and not text[fence.end() : following.start()].strip():
-            shown = following.group(2)
-        line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(str(path.relative_to(ROOT)), line, where, fence.group(2), shown))
-    return found
-
-
-ALL = [block for page in PAGES for block in blocks_of(page)]
-
-
-def run(blocks: list[Block], folder: Path) -> None:
-    """Run blocks as one script and compare what each prints with what the page says."""
-    script = json.dumps([(block.page, block.line, block.code) for block in blocks])
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER, script, END],
-        cwd=folder,
-        env=os.environ | {"COLUMNS": "120"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"a block of {blocks[0].page} failed:\n{done.stderr}"
-    outputs = done.stdout.split(f"{END}\n")
-    assert len(outputs) == len(blocks) + 1
-    for block, output in zip(blocks, outputs, strict=False):
-        if block.prints is not None:
-            assert _trimmed(output) == _trimmed(block.prints), f"{block} prints something else than the page says"
-    complaints = [line for line in done.stderr.splitlines() if not RAY_DATA_TALK.search(line)]
-    assert complaints == []
-
-
-def _trimmed(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in ALL if not block.where}))
 def test_page_runs_on_the_embedded_engine(page, tmp_path):
-    run([block for block in ALL if block.page == page and not block.where], tmp_path)
-
-
-@pytest.mark.parametrize("block", [block for block in ALL if block.where in ("spark", "ray")], ids=str)
-def test_block_runs_on_spark_or_ray(block, tmp_path, pytestconfig):
-    if block.where not in pytestconfig.getoption("--engines").split(","):
-        pytest.skip(f"--engines leaves out {block.where}")
-    run([block], tmp_path)
+    (script,) = pages.run([[block for block in ALL if block.page == page and not block.where]], tmp_path)
+    script.check()
 
 
 @pytest.mark.parametrize("block", [block for block in ALL if block.where in ("yarn", "k8s")], ids=str)

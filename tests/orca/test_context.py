@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from traces import children
 from zoo.orca import OrcaContext, init_orca_context, stop_orca_context
@@ -91,8 +92,10 @@ class TestStartsAndStops:
 
     def test_a_spark_that_was_stopped_or_died_is_cleaned_up(self, in_folder, stopped):
         sc = init_orca_context(cores=1, memory="512m")
+        OrcaContext.get_spark_session()
         sc.stop()
         mine = init_orca_context(cores=2, memory="512m")
+        assert SparkSession._instantiatedSession is None, "the one that was left has no JVM any more"
         assert mine.master == "local[2]"
         session = OrcaContext.get_spark_session()
         session.range(1).coalesce(1).write.saveAsTable("kept")

@@ -122,6 +122,7 @@ def shut_gateway(gateway: Any) -> None:
     """End the JVM behind a gateway and every process below it, and let pyspark start another one later."""
     from py4j.clientserver import FinalizerWorker
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     processes = descendants(gateway.proc.pid)
     gateway.shutdown()
@@ -130,6 +131,8 @@ def shut_gateway(gateway: Any) -> None:
     gateway.proc.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    # Still there if the user stopped the context and not the session; no later Spark could stop it.
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
     for thread in threading.enumerate():
         if isinstance(thread, FinalizerWorker):
             thread.join(timeout=5)

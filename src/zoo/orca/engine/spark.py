@@ -32,6 +32,7 @@ from zoo.orca.engine.base import (
 )
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
+from zoo.orca.engine.garbage import leave_modules_out
 from zoo.orca.engine.pickling import Packed, pack
 from zoo.orca.engine.worker import describe_failure, sit
 from zoo.orca.errors import DynamicAllocationError, NotEnoughSlotsError, OrcaError
@@ -119,6 +120,7 @@ class SparkEngine(Engine):
         seats_by_rank = list(seats)
 
         def take_seat(rank: int, shards: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+            leave_modules_out()
             sit(seats_by_rank[rank], shards)
             # Spark uses a Python worker again, with all it has loaded, only if it has read its input to the end.
             collections.deque(shards, maxlen=0)
@@ -296,6 +298,7 @@ def _carrying_errors(fn: MapFunction) -> Callable[[int, Iterator[Any]], Iterator
     packed = pack(fn)
 
     def carrying(index: int, shards: Iterator[Any]) -> Iterator[Any]:
+        leave_modules_out()
         try:
             yield from packed.load_once()(index, shards)
         except ShardError:

@@ -15,6 +15,7 @@ from zoo.orca.data.convert import spark_frame_to_placement
 from zoo.orca.data.parquet_scan import ParquetScan, plain_scan
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
+from zoo.orca.engine.garbage import leave_modules_out
 from zoo.orca.engine.spark import SparkEngine
 from zoo.orca.engine.worker import describe_failure
 from zoo.orca.feed.base import Feed
@@ -58,6 +59,7 @@ def _through_spark(chosen: Any, folder: Folder, columns: Columns) -> list[tuple[
     def lay_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        leave_modules_out()
         partition = TaskContext.get().partitionId()
         outcome = _lay(path, partition, batches, columns)
         yield pa.RecordBatch.from_pydict(

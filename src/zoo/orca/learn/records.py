@@ -12,6 +12,7 @@ import numpy as np
 from zoo.orca.context import current_engine
 from zoo.orca.data.shard import XShards
 from zoo.orca.engine.base import Engine, Placement
+from zoo.orca.engine.garbage import leave_modules_out
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.learn.metrics import Metric
 from zoo.orca.learn.predict.model import Model, Predictor, Shipment, as_outputs
@@ -171,6 +172,7 @@ def map_with_model(
     shipment = Shipment(records.engine, predictor, tasks=records.num_partitions)
 
     def run(index: int, rows: Iterator[Any]) -> Iterator[Any]:
+        leave_modules_out()
         return function(shipment.model(), iter(rows))
 
     rdd = getattr(records, "rdd", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import itertools
 import math
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.orca.engine.garbage import long_lived
 from zoo.orca.engine.worker import Worker
 from zoo.orca.errors import CheckpointError, InvalidArgumentError, PreconditionError
 from zoo.orca.feed.base import Feed, Share, Source
@@ -151,20 +151,8 @@ def fit(worker: Worker, job: FitJob) -> Outcome:
                         f"data has no whole batch of {job.batching.batch_size} rows, and what is less is dropped. Use "
                         "a smaller batch_size, or leave out drop_last."
                     )
-                with closing(_Fit(worker, group, learner, job, source)) as running, _long_lived():
+                with closing(_Fit(worker, group, learner, job, source)) as running, long_lived():
                     return running.run()
-
-
-@contextmanager
-def _long_lived() -> Iterator[None]:
-    """What is there before the first step, frameworks and all, stays: Python need not look for garbage among it.
-
-    Every look would stop a step of this rank, and so of all."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def evaluate(worker: Worker, job: EvaluateJob) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zoo.orca.data.parquet_scan import ParquetScan, plain_scan
+from zoo.orca.engine.garbage import leave_modules_out
 from zoo.orca.engine.spark import SparkEngine
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, concatenate
@@ -106,6 +107,7 @@ def _predicting(
     """What a task does with the Arrow chunks of its partition, whose columns have these names."""
 
     def predicting(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        leave_modules_out()
         rows = (chunk for chunk in chunks if chunk.num_rows)
         first = next(rows, None)
         if first is not None:
