@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import gc, torch
-from zoo.orca.engine.garbage import leave_modules_out, long_lived
+from zoo.orca.engine.garbage import leave_modules_out, long_lived, paused
 
 def searched():
     return len(gc.get_objects())
@@ -31,6 +31,10 @@ with long_lived():
 assert searched() >= everything / 2, "what outlasted a fit may have become garbage"
 leave_modules_out()
 assert searched() < everything / 10
+
+with paused():
+    assert not gc.isenabled()
+assert gc.isenabled()
 """
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from zoo.orca.engine.garbage import paused
 from zoo.orca.optional import require
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def import_tensorflow(what_for: str = "A TensorFlow model") -> Any:
     """The package tensorflow, which says nothing on being loaded; a typed error where it is not installed."""
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
-    with _without_chatter():
+    with _without_chatter(), paused():
         return require("tensorflow", what_for)
 
 
