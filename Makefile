@@ -58,18 +58,18 @@ demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark o
 	@touch $@
 
 test: .venv/.dev .venv/.spark-archive  ## every test, on every engine
-	$(BIN)/ruff check src tests examples benchmarks docs
+	$(BIN)/ruff check src tests examples benchmarks docs scripts
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --engines=$(ENGINES) -n $(JOBS) --durations=20 $(ARGS)
 
 lint: .venv/.dev  ## ruff and mypy
-	$(BIN)/ruff check src tests examples benchmarks docs
-	$(BIN)/ruff format --check src tests examples benchmarks docs
+	$(BIN)/ruff check src tests examples benchmarks docs scripts
+	$(BIN)/ruff format --check src tests examples benchmarks docs scripts
 	$(BIN)/mypy
 
 fmt: .venv/.dev  ## put the code in shape
-	$(BIN)/ruff check --fix src tests examples benchmarks docs
-	$(BIN)/ruff format src tests examples benchmarks docs
+	$(BIN)/ruff check --fix src tests examples benchmarks docs scripts
+	$(BIN)/ruff format src tests examples benchmarks docs scripts
 
 docs: .venv/.docs  ## the docs site, in site/: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
