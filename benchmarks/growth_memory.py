@@ -167,7 +167,9 @@ def _workers(engine: str) -> list[psutil.Process]:
     """The processes that work: the embedded engine's own, or Spark's Python workers, which its daemon forked."""
     children = psutil.Process().children(recursive=True)
     word = "zoo.orca.engine.local_process" if engine == "embedded" else "pyspark.daemon"
-    found = [each for each in children if word in " ".join(each.cmdline())]
+    # A task that gave up its worker, as Spark's do now and then, leaves it to its parent for a moment, without a name.
+    alive = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+    found = [each for each in alive if word in " ".join(each.cmdline())]
     parents = {each.ppid() for each in found}
     return [each for each in found if each.pid not in parents]
 
