@@ -88,7 +88,8 @@ class Script:
         for block, output in zip(self.blocks, outputs, strict=False):
             if block.prints is not None:
                 assert _trimmed(output) == _trimmed(block.prints), f"{block} prints something else than the page says"
-        assert [line for line in self.stderr.splitlines() if not RAY_DATA_TALK.search(line)] == []
+        complaints = [line for line in self.stderr.splitlines() if not RAY_DATA_TALK.search(line)]
+        assert complaints == [], f"{self.blocks[0].page} complains:\n{self.stderr}"
 
 
 def _trimmed(text: str) -> list[str]:
