@@ -79,6 +79,12 @@ def pytest_runtest_protocol(item):
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call():
+    """pytest tells every process below which test runs. A driver whose variables change must import all again."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return side_by_side.scheduler(config, log, Path(ROOT))

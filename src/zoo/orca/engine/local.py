@@ -1,6 +1,6 @@
 """The embedded engine: processes on this machine, no JVM, nothing to start by hand.
 
-A pool of spawned processes (`pool.py`) maps functions over partitions and sits in gangs. A partition stays in the
+A pool of processes (`pool.py`) maps functions over partitions and sits in gangs. A partition stays in the
 memory of the process that computed it (`shelf.py`), where the next function finds it without a detour, and lies in a
 file of a temporary folder (`store.py`) as soon as another process needs it or memory is short.
 """
@@ -103,7 +103,7 @@ class LocalEngine(LazyEngine):
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
         dealt = self.deal_recipes(data, len(seats))
         self._move_to_files(stored for mine in dealt for _, recipe in mine for stored in recipe.stored())
-        launch = LocalLaunch(self._pool, self._pool.take(len(seats)), keep=dealt)
+        launch = LocalLaunch(self._pool, self._pool.take_for_gang(len(seats)), keep=dealt)
         try:
             launch.seat(seats, dealt)
         except BaseException:

@@ -1,4 +1,4 @@
-"""What a process of the embedded engine runs: wait for work on the inherited socket, do it, answer."""
+"""What a process of the embedded engine runs: wait for work on its socket, do it, answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import select
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -22,7 +21,10 @@ from zoo.orca.engine.store import write_pieces, write_shards
 from zoo.orca.engine.worker import describe_failure, sit
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, budget: int, folder: Path) -> None:
+    SHELF.budget = budget
+    # Processes of a DataLoader keep sockets there. If all of them are killed, it goes with the engine's folder.
+    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver answers Ctrl-C and interrupts its processes
     signal.signal(signal.SIGUSR1, _Work.interrupt)
     threading.Thread(target=_end_with_driver, args=(descriptor,), name="orca-driver", daemon=True).start()
@@ -102,9 +104,3 @@ _WORK: dict[str, Callable[..., Any]] = {
     "consume": _consume,
     "move": SHELF.move_to_files,
 }
-
-if __name__ == "__main__":
-    SHELF.budget = int(sys.argv[2])
-    # Processes of a DataLoader keep sockets there. If all of them are killed, it goes with the engine's folder.
-    multiprocessing.current_process()._config["tempdir"] = sys.argv[3]  # type: ignore[attr-defined]
-    main(int(sys.argv[1]))

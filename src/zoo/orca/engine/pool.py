@@ -1,15 +1,12 @@
-"""The processes of the embedded engine: spawned on demand, used again, and ended without leaving anything.
+"""The processes of the embedded engine: forked on demand, used again, and ended without leaving anything.
 
-A process is started as a fresh interpreter (`python -m zoo.orca.engine.local_process`), so a script needs no
-`if __name__ == "__main__"`, and talks over a socket pair it inherited, so there is no port to listen on.
+A process is a fork of the nursery (`nursery.py`), and talks over a socket pair, so there is no port to listen on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -23,9 +20,10 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from zoo.orca.engine.bar import VARIABLE, shard_bar
+from zoo.orca.engine.bar import shard_bar
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
+from zoo.orca.engine.nursery import FRAMEWORKS, Nursery
 from zoo.orca.errors import ShardsLostError, WorkerLostError
 
 TASK_ATTEMPTS = 3
@@ -37,22 +35,15 @@ INTERRUPT_AGAIN = 0.2
 class Process:
     """One process of the pool; it may keep shards in its memory."""
 
-    def __init__(self, budget: int, folder: Path) -> None:
+    def __init__(self, nursery: Nursery, budget: int, folder: Path, modules: Sequence[str]) -> None:
         self.connection, theirs = Pipe(duplex=True)
         self._dropped: list[Path] = []
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        # One thread a process unless the user said otherwise: processes are the unit of parallel work here. And only
-        # the driver draws bars, though all have its terminal.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "zoo.orca.engine.local_process", str(theirs.fileno()), str(budget), str(folder)],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            env={"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path, VARIABLE: "0"},
-        )
-        theirs.close()
+        with theirs:
+            self._process = nursery.fork(theirs, budget, folder, modules)
 
     @property
-    def pid(self) -> int:
+    def pid(self) -> int | None:
+        """None as long as the process is not there yet."""
         return self._process.pid
 
     @property
@@ -96,15 +87,15 @@ class Process:
 
     def kill(self) -> None:
         """End the process and whatever it started."""
-        if self.alive:
+        if self.alive and self.pid is not None:
             for child in _children(self.pid):
                 child.kill()
             self._process.kill()
 
     def end(self) -> None:
         self.kill()
+        self.connection.close()  # one that is not there yet will find nothing to do
         self._process.wait()
-        self.connection.close()
 
     def end_words(self) -> str:
         code = self._process.poll()
@@ -140,19 +131,37 @@ class Pool:
         self._idle: list[Process] = []
         self._busy: set[Process] = set()
         self._lock = threading.Lock()
+        self._nurseries: list[Nursery] = []
 
     @property
     def pids(self) -> set[int]:
+        """All processes: those that work or could, and the nurseries that they come from."""
         with self._lock:
-            return {process.pid for process in [*self._idle, *self._busy]}
+            held: list[Process | Nursery] = [*self._idle, *self._busy, *self._nurseries]
+            return {each.pid for each in held if each.alive and each.pid is not None}
 
-    def take(self, count: int) -> list[Process]:
-        """Idle processes, and new ones where they do not suffice."""
+    def take(self, count: int, modules: Sequence[str] = ()) -> list[Process]:
+        """Idle processes, and new ones where they do not suffice; these have imported the modules."""
         with self._lock:
+            # An idle process says nothing: what can be read from it is its end.
+            for died in [process for process in self._idle if process.connection.poll()]:
+                self._idle.remove(died)
+                died.end()
             taken = [self._idle.pop(0) for _ in range(min(count, len(self._idle)))]
-            taken += [Process(self._budget, self._folder) for _ in range(count - len(taken))]
+            taken += [self._new(modules) for _ in range(count - len(taken))]
             self._busy.update(taken)
         return taken
+
+    def take_for_gang(self, count: int) -> list[Process]:
+        """As many processes, ready for the frameworks that the driver has imported: its gangs will need them."""
+        return self.take(count, [name for name in FRAMEWORKS if name in sys.modules])
+
+    def _new(self, modules: Sequence[str]) -> Process:
+        if not (self._nurseries and self._nurseries[-1].fits):
+            for nursery in self._nurseries:
+                nursery.retire()
+            self._nurseries = [*(each for each in self._nurseries if each.alive), Nursery()]
+        return Process(self._nurseries[-1], self._budget, self._folder, modules)
 
     def _take_this(self, process: Process) -> bool:
         with self._lock:
@@ -246,9 +255,11 @@ class Pool:
 
     def close(self) -> None:
         with self._lock:
-            processes = [*self._idle, *self._busy]
-            self._idle, self._busy = [], set()
+            processes, nurseries = [*self._idle, *self._busy], self._nurseries
+            self._idle, self._busy, self._nurseries = [], set(), []
         for process in processes:
             process.kill()
+        for nursery in nurseries:
+            nursery.close()
         for process in processes:
             process.end()

@@ -1,0 +1,154 @@
+"""Workers of the embedded engine are forks of one process, and yet what fresh processes would be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+import pytest
+
+from zoo.orca.engine.gang import run_gang
+from zoo.orca.engine.local import LocalEngine
+from zoo.orca.errors import WorkerLostError
+
+
+@pytest.fixture
+def local():
+    with LocalEngine(cores=2) as engine:
+        yield engine
+
+
+def ask(engine, question, workers=2):
+    return run_gang(engine, lambda worker: question(), workers)
+
+
+def nursery_of(engine):
+    (nursery,) = set(ask(engine, os.getppid))
+    assert nursery in engine.pids
+    assert psutil.Process(nursery).ppid() == os.getpid()
+    return nursery
+
+
+def test_workers_come_with_the_frameworks_that_the_driver_has(local):
+    import torch  # noqa: F401 - so that it has it
+
+    first = nursery_of(local)
+    modules, threads = zip(
+        *ask(local, lambda: ("torch" in sys.modules, len(os.listdir("/proc/self/task")))), strict=True
+    )
+    assert modules == (True, True)
+    assert "torch" not in ask_of_a_task(local)
+    assert nursery_of(local) == first
+    assert max(threads) < 20
+
+
+def ask_of_a_task(engine):
+    """What the processes that map functions over shards have imported by themselves: they may not need torch."""
+    with LocalEngine(cores=1) as fresh:
+        return fresh.place([[1]]).map(lambda index, shards: [list(sys.modules)]).fetch()[0][0]
+
+
+def kill(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).wait(10)
+
+
+def test_a_worker_that_takes_a_lost_ones_place_is_of_the_same_nursery(local):
+    nursery, (lost, left) = nursery_of(local), sorted(ask(local, os.getpid))
+    kill([lost])
+    now = set(ask(local, os.getpid))
+    assert left in now
+    assert lost not in now
+    assert nursery_of(local) == nursery
+
+
+def test_random_numbers_of_workers_differ(local):
+    ask(local, lambda: np.random.seed(1))
+    one, other, *more = ask(local, lambda: np.random.rand(), workers=4)
+    assert one == other  # these had been seeded
+    assert len({one, *more}) == 3
+
+
+def test_a_worker_sees_the_variables_of_the_moment_and_older_ones_go_on(local, monkeypatch):
+    old = set(ask(local, os.getpid))
+    kept = local.place([[1], [2]]).map(lambda index, shards: [(shard, os.getpid()) for shard in shards])
+    kept.persist()
+    kept.compute()
+    monkeypatch.setenv("ORCA_TEST_WORD", "whale")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    seen = ask(local, lambda: (os.getpid(), os.environ.get("ORCA_TEST_WORD"), os.environ["OMP_NUM_THREADS"]), workers=4)
+    assert {word for pid, word, threads in seen if pid not in old} == {"whale"}
+    assert {threads for pid, word, threads in seen if pid not in old} == {"3"}
+    assert {word for pid, word, threads in seen if pid in old} == {None}
+    assert old < {pid for pid, *_ in seen}
+    assert [shards[0][0] for shards in kept.fetch()] == [1, 2]
+
+
+def test_a_worker_begins_in_the_folder_of_the_driver(local, tmp_path, monkeypatch):
+    nursery = nursery_of(local)
+    (tmp_path / "whales.py").write_text("name = 'orca'")
+    monkeypatch.chdir(tmp_path)
+
+    def where():
+        import whales
+
+        return os.getppid(), os.getcwd(), whales.name
+
+    with pytest.raises(Exception, match="whales"):  # started elsewhere
+        ask(local, where)
+    kill(ask(local, os.getpid))
+    assert ask(local, where) == [(nursery, str(tmp_path), "orca")] * 2
+
+
+def test_a_worker_writes_where_the_driver_writes_now(local, capfd):
+    nursery_of(local)
+    capfd.readouterr()
+    ask(local, lambda: os.write(2, b"from a worker\n"), workers=4)
+    assert capfd.readouterr().err.count("from a worker") == 4
+
+
+def test_how_a_worker_ended_is_told(local):
+    with pytest.raises(WorkerLostError, match=r"died 3 times \(exit code 3\)"):
+        local.place([[1]]).map(lambda index, shards: os._exit(3)).compute()
+
+
+def test_a_nursery_that_is_killed_is_replaced(local):
+    nursery = nursery_of(local)
+    made = local.place([[1], [2]]).map(lambda index, shards: [shard * 10 for shard in shards])
+    made.persist()
+    made.compute()
+    kill([nursery])
+    assert made.map(lambda index, shards: shards).fetch() == [[10], [20]]
+    assert nursery_of(local) != nursery
+    assert not psutil.pid_exists(nursery)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_driver_without_outputs_has_workers_all_the_same(tmp_path, closed):
+    (tmp_path / "script.py").write_text(
+        "from zoo.orca.engine.local import LocalEngine\n"
+        "with LocalEngine(cores=2) as engine:\n"
+        "    found = engine.place([[1], [2]]).map(lambda index, shards: [7 * each for each in shards]).fetch()\n"
+        "open('found', 'w').write(str(found))\n"
+    )
+    subprocess.run(["bash", "-c", f"exec {sys.executable} script.py {closed}"], cwd=tmp_path, check=True, timeout=120)
+    assert (tmp_path / "found").read_text() == "[[7], [14]]"
+
+
+def test_an_engine_that_is_closed_at_once_leaves_nothing():
+    import torch  # noqa: F401 - what is to be imported takes longer than this test has
+
+    engine = LocalEngine(cores=2)
+    launched = engine._pool.take_for_gang(2)
+    nurseries = {psutil.Process(pid) for pid in engine.pids}
+    assert nurseries
+    engine.close()
+    assert [process.alive for process in launched] == [False, False]
+    assert psutil.wait_procs(nurseries, timeout=10)[1] == []
