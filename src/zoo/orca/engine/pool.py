@@ -23,7 +23,7 @@ import psutil
 from zoo.orca.engine.bar import shard_bar
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
-from zoo.orca.engine.nursery import FRAMEWORKS, Nursery
+from zoo.orca.engine.nursery import SLOW_IMPORTS, Nursery
 from zoo.orca.errors import ShardsLostError, WorkerLostError
 
 TASK_ATTEMPTS = 3
@@ -153,8 +153,8 @@ class Pool:
         return taken
 
     def take_for_gang(self, count: int) -> list[Process]:
-        """As many processes, ready for the frameworks that the driver has imported: its gangs will need them."""
-        return self.take(count, [name for name in FRAMEWORKS if name in sys.modules])
+        """As many processes, those that are new with the frameworks that the driver has: its gangs will need them."""
+        return self.take(count, [name for name in SLOW_IMPORTS if name in sys.modules])
 
     def _new(self, modules: Sequence[str]) -> Process:
         if not (self._nurseries and self._nurseries[-1].fits):
