@@ -57,9 +57,11 @@ demo: .venv/.demo-$(ENGINE)  ## the main job, on ENGINE=local (default), spark o
 	-$(BIN)/python tests/spark_archive.py
 	@touch $@
 
+# Compiled first: where PYTHONDONTWRITEBYTECODE is set, each of a thousand processes would do it by itself.
 test: .venv/.dev .venv/.spark-archive  ## every test, on every engine
 	$(BIN)/ruff check src tests examples benchmarks docs scripts
 	$(BIN)/mypy
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest --engines=$(ENGINES) -n $(JOBS) --durations=20 $(ARGS)
 
 lint: .venv/.dev  ## ruff and mypy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,10 @@ tempfile.tempdir = FOLDER
 # Ray's workers step back for everything else on the machine (nice 15): beside a busy test process they would starve.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so
 spark_archive.set_java_options()
+SHORT_LIVED = str(Path(__file__).parent / "short_lived")
+if SHORT_LIVED not in sys.path:  # test processes side by side have it already
+    sys.path.append(SHORT_LIVED)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SHORT_LIVED, os.environ.get("PYTHONPATH")]))
 
 from traces import Traces  # noqa: E402 - it looks at the folder set above
 

@@ -25,8 +25,9 @@ END = "--- end of block ---"
 END_OF_SCRIPT = "--- end of script ---"
 
 # Run by a fresh interpreter: scripts, one after the other, each with a namespace of its own in the folder of its own.
+# In the end Python would look through all of TensorFlow for garbage, again and again.
 RUNNER = """
-import json, os, sys, traceback
+import gc, json, os, sys, traceback
 blocks_end, script_end = sys.argv[2:]
 for folder, blocks in json.loads(sys.argv[1]):
     os.chdir(folder)
@@ -39,6 +40,7 @@ for folder, blocks in json.loads(sys.argv[1]):
         traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         print(script_end, file=stream, flush=True)
+gc.freeze()
 """
 
 
