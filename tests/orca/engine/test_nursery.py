@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -34,23 +35,19 @@ def nursery_of(engine):
     return nursery
 
 
-def test_workers_come_with_the_frameworks_that_the_driver_has(local):
-    import torch  # noqa: F401 - so that it has it
+def test_what_a_function_names_is_imported_once_for_all_and_nothing_else(local):
+    import torch
 
-    first = nursery_of(local)
-    modules, threads = zip(
-        *ask(local, lambda: ("torch" in sys.modules, len(os.listdir("/proc/self/task")))), strict=True
-    )
-    assert modules == (True, True)
-    assert "torch" not in ask_of_a_task(local)
-    assert nursery_of(local) == first
-    assert max(threads) < 20
+    nursery = nursery_of(local)
+    assert not has_torch(nursery)
+    dtypes = ask(local, lambda: torch.zeros(1).dtype, workers=4)
+    assert dtypes == [torch.float32] * 4
+    assert has_torch(nursery)
+    assert nursery_of(local) == nursery
 
 
-def ask_of_a_task(engine):
-    """What the processes that map functions over shards have imported by themselves: they may not need torch."""
-    with LocalEngine(cores=1) as fresh:
-        return fresh.place([[1]]).map(lambda index, shards: [list(sys.modules)]).fetch()[0][0]
+def has_torch(pid):
+    return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 
 
 def kill(pids):
@@ -146,9 +143,9 @@ def test_an_engine_that_is_closed_at_once_leaves_nothing():
     import torch  # noqa: F401 - what is to be imported takes longer than this test has
 
     engine = LocalEngine(cores=2)
-    launched = engine._pool.take_for_gang(2)
-    nurseries = {psutil.Process(pid) for pid in engine.pids}
-    assert nurseries
+    asked = engine._pool.take(2, ["torch"])
+    held = {psutil.Process(pid) for pid in engine.pids}
+    assert held
     engine.close()
-    assert [process.alive for process in launched] == [False, False]
-    assert psutil.wait_procs(nurseries, timeout=10)[1] == []
+    assert [process.alive for process in asked] == [False, False]
+    assert psutil.wait_procs(held, timeout=10)[1] == []

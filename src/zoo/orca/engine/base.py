@@ -72,12 +72,15 @@ class Placement(ABC):
 
 @dataclass(frozen=True)
 class Seat:
-    """What a worker process must know to join its gang: its rank, and how to reach and convince the driver."""
+    """What a worker process must know to join its gang: its rank, and how to reach and convince the driver.
+
+    An engine that makes new processes for it may import `imports` beforehand."""
 
     rank: int
     world_size: int
     address: tuple[str, int]
     token: bytes
+    imports: tuple[str, ...] = ()
 
 
 class Launch(ABC):

@@ -103,7 +103,7 @@ class LocalEngine(LazyEngine):
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
         dealt = self.deal_recipes(data, len(seats))
         self._move_to_files(stored for mine in dealt for _, recipe in mine for stored in recipe.stored())
-        launch = LocalLaunch(self._pool, self._pool.take_for_gang(len(seats)), keep=dealt)
+        launch = LocalLaunch(self._pool, self._pool.take(len(seats), seats[0].imports), keep=dealt)
         try:
             launch.seat(seats, dealt)
         except BaseException:

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from zoo.orca.engine.bar import VARIABLE
 
-#: What takes long to import and can be forked afterwards: nothing here starts a thread before it is used.
-SLOW_IMPORTS = ("pandas", "torch", "torch._dynamo", "tensorflow", "keras", "zoo.orca.learn.worker")
 STANDARD_OUTPUTS = (1, 2)
 
 

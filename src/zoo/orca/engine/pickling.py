@@ -21,6 +21,17 @@ from zoo.orca.errors import NotPicklableError, sentence
 FILE_SETTINGS = "AWS_"
 # So deep a part that cannot be sent is looked for.
 DEPTH = 50
+# What takes long to import, and what a pickle holds that will need it. None of them starts a thread before it is used.
+_TORCH = (b"torch",)
+_TENSORFLOW = (b"tensorflow", b"keras", b"zoo.orca.learn.tf")
+SLOW_IMPORTS = {
+    "pandas": (b"pandas", b"zoo.orca.learn"),
+    "torch": _TORCH,
+    "torch._dynamo": _TORCH,
+    "tensorflow": _TENSORFLOW,
+    "keras": _TENSORFLOW,
+    "zoo.orca.learn.worker": (b"zoo.orca.learn",),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,15 @@ class Packed:
                 sys.path.append(entry)
         os.environ.update(self.settings)
         return cloudpickle.loads(self.body)
+
+    @property
+    def slow_imports(self) -> tuple[str, ...]:
+        """Modules that the driver has and the value seems to need: to import them ahead is never wrong."""
+        return tuple(
+            name
+            for name, words in SLOW_IMPORTS.items()
+            if name in sys.modules and any(word in self.body for word in words)
+        )
 
     def load_once(self) -> Any:
         """The value, unpickled once in each process: for functions."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -23,7 +22,7 @@ import psutil
 from zoo.orca.engine.bar import shard_bar
 from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
-from zoo.orca.engine.nursery import SLOW_IMPORTS, Nursery
+from zoo.orca.engine.nursery import Nursery
 from zoo.orca.errors import ShardsLostError, WorkerLostError
 
 TASK_ATTEMPTS = 3
@@ -151,10 +150,6 @@ class Pool:
             taken += [self._new(modules) for _ in range(count - len(taken))]
             self._busy.update(taken)
         return taken
-
-    def take_for_gang(self, count: int) -> list[Process]:
-        """As many processes, those that are new with the frameworks that the driver has: its gangs will need them."""
-        return self.take(count, [name for name in SLOW_IMPORTS if name in sys.modules])
 
     def _new(self, modules: Sequence[str]) -> Process:
         if not (self._nurseries and self._nurseries[-1].fits):
