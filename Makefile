@@ -6,7 +6,8 @@ TORCH ?= torch==2.13.0
 # Its own metadata pins numpy < 2, hence --no-deps; what it needs is in the extra.
 MXNET := mxnet==1.9.1
 ARGS ?=
-# How many test processes run side by side, one more than cores, for most wait at times; 0: the one you see. A choice of tests (ARGS) is run in one.
+# How many test processes run side by side, one more than there are cores, for most wait at times; 0: the one you see.
+# A choice of tests (ARGS) is run in one.
 JOBS ?= $(if $(ARGS),0,3)
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
