@@ -229,7 +229,7 @@ class Layer:
 
     def _up_to(self, name: str) -> Layer:
         """The part of the network that ends in the named layer."""
-        raise InvalidArgumentError(f"{self.name()} has no layers of its own, so none of name '{name}'")
+        raise InvalidArgumentError(f"{self.name()} has no layers of its own, so none of name '{name}'.")
 
     # -- weights ------------------------------------------------------------------------------------------------
 

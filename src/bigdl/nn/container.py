@@ -55,7 +55,7 @@ class ParallelTablePart(ContainerPart):
     def forward(self, x: Table) -> Table:
         modules = self.held()
         if len(modules) != len(x):
-            raise InvalidArgumentError(f"ParallelTable has {len(modules)} layers, but a table of {len(x)} came")
+            raise InvalidArgumentError(f"ParallelTable has {len(modules)} layers, but a table of {len(x)} came.")
         return [call(module, each) for module, each in zip(modules, x, strict=True)]
 
 
@@ -187,7 +187,7 @@ class _OneLayer(Container):
 
     def add(self, model: Layer) -> Container:
         if self._layers:
-            raise InvalidArgumentError(f"{type(self).__name__} holds one layer, and has {self._layers[0]!r} already")
+            raise InvalidArgumentError(f"{type(self).__name__} holds one layer, and has {self._layers[0]!r} already.")
         return super().add(model)
 
     def _added(self) -> list[Layer]:

@@ -61,7 +61,7 @@ def unsqueeze(x: Tensor, pos: int, num_input_dims: int) -> Tensor:
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     at = axis(x, dim)
     if index == 0 or abs(index) > x.shape[at]:
-        raise InvalidArgumentError(f"Select: index {index} is not among 1 to {x.shape[at]}, as dimension {dim} has it")
+        raise InvalidArgumentError(f"Select: index {index} is not among 1 to {x.shape[at]}, as dimension {dim} has it.")
     return x.select(at, index - 1 if index > 0 else index)
 
 

@@ -56,7 +56,7 @@ def narrow(x: Table, offset: int, length: int) -> Any:
 
 def select(x: Table, index: int) -> Any:
     if index == 0 or abs(index) > len(x):
-        raise InvalidArgumentError(f"SelectTable: index {index} is not among 1 to {len(x)}, the size of the table")
+        raise InvalidArgumentError(f"SelectTable: index {index} is not among 1 to {len(x)}, the size of the table.")
     return x[index - 1 if index > 0 else index]
 
 

@@ -139,7 +139,7 @@ class Model(Container):
         if not found:
             raise InvalidArgumentError(no_such_layer(self.name(), name, [node.name() for node in self.nodes]))
         if len(found) > 1:
-            raise InvalidArgumentError(f"Layer '{name}' was called {len(found)} times, so its name is no node's name")
+            raise InvalidArgumentError(f"Layer '{name}' was called {len(found)} times, so its name is no node's name.")
         return found[0]
 
     def cut(self, names: Iterable[str] | str) -> Model:

@@ -62,7 +62,7 @@ class Convolution(Part):
         super().__init__()
         inputs, outputs = planes
         if inputs % groups or outputs % groups:
-            raise InvalidArgumentError(f"n_group={groups} must divide both {inputs} input and {outputs} output planes")
+            raise InvalidArgumentError(f"n_group={groups} must divide both {inputs} input and {outputs} output planes.")
         self.kernel, self.stride, self.pad = tuple(kernel), tuple(stride), tuple(pad)
         self.dilation = tuple(dilation) or (1,) * len(self.kernel)
         self.groups = groups

@@ -148,7 +148,8 @@ class LookupTable(Part):
         highest = len(self.weight)
         if ids.numel() and not (int(ids.min()) >= 1 and int(ids.max()) <= highest):
             raise BatchError(
-                f"LookupTable has rows 1 to {highest} (n_index), but ids from {int(ids.min())} to {int(ids.max())} came"
+                f"LookupTable has rows 1 to {highest} (n_index), but ids from {int(ids.min())} to {int(ids.max())} "
+                "came."
             )
         return fn.embedding(ids - 1, self.weight, self.padding, self.max_norm, self.norm_type, self.by_frequency)
 

@@ -74,5 +74,5 @@ def class_of(output: Any) -> int:
 def classes(outputs: Any) -> np.ndarray:
     """The class of each record, from 1."""
     if isinstance(outputs, list):
-        raise InvalidArgumentError("predict_class needs one output; this layer has several: use predict")
+        raise InvalidArgumentError("predict_class needs one output; this layer has several: use predict.")
     return np.array([class_of(output) for output in outputs])

@@ -75,7 +75,7 @@ def quantized(layer: Layer) -> Layer:
         }
     if not made:
         raise InvalidArgumentError(
-            f"torch quantizes linear layers, of which {layer.name()} has none; other kinds stay as they are"
+            f"torch quantizes linear layers, of which {layer.name()} has none; other kinds stay as they are."
         )
     for parent in list(found.module.modules()):
         for name, child in list(parent._modules.items()):

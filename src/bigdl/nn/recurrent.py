@@ -144,7 +144,7 @@ class BiRecurrent(Recurrent):
 
     def get_hidden_state(self) -> Any:
         """A pass both ways has no one state."""
-        raise InvalidArgumentError("BiRecurrent has a state for each way, and none to get or set")
+        raise InvalidArgumentError("BiRecurrent has a state for each way, and none to get or set.")
 
     def set_hidden_state(self, states: Any) -> None:
         """A pass both ways has no one state."""

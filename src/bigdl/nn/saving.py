@@ -142,7 +142,7 @@ class Reader:
         except (ImportError, AttributeError) as error:
             raise CheckpointError(f"The file holds a layer {path}, which cannot be imported: {error}") from error
         if not isinstance(found, type) or not issubclass(found, Layer):
-            raise CheckpointError(f"The file names {path} as a layer, which it is not")
+            raise CheckpointError(f"The file names {path} as a layer, which it is not.")
         return found
 
     def _check_trust(self, what: str) -> None:
@@ -219,7 +219,7 @@ def _one_line(error: Exception) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     if is_folder(path):
-        raise CheckpointError(f"{path} is a folder. Name the file in it: that of a checkpoint is model.<n>, or model")
+        raise CheckpointError(f"{path} is a folder. Name the file in it: that of a checkpoint is model.<n>, or model.")
     with open_file(path) as file:
         data = io.BytesIO(file.read())
     try:
@@ -236,5 +236,5 @@ def _read(path: str) -> dict[str, Any]:
             "Make the model again, and its estimator, and type: estimator.load_orca_checkpoint(folder)"
         )
     if not isinstance(held, dict) or held.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a file that Layer.save wrote")
+        raise CheckpointError(f"{path} is not a file that Layer.save wrote.")
     return held

@@ -122,7 +122,7 @@ def _begin(layer: Layer, argument: str, value: Any) -> None:
     target = argument.rpartition("_")[2]
     weight = getattr(layer.module, target, None)
     if weight is None:
-        raise InvalidArgumentError(f"{argument} was given, but {type(layer).__name__} has no {target} here")
+        raise InvalidArgumentError(f"{argument} was given, but {type(layer).__name__} has no {target} here.")
     array = weights.fitting(argument, layer.module, target, value)
     if "grad" in argument:
         weight.grad = array

@@ -47,7 +47,7 @@ def assign(whose: str, targets: Sequence[Place], values: Sequence[Any]) -> None:
     if len(values) != len(targets):
         raise InvalidArgumentError(
             f"{whose} has {len(targets)} weights, of shapes {[shown_shape(*place) for place in targets]}, "
-            f"but {len(values)} came"
+            f"but {len(values)} came."
         )
     pairs = list(zip(targets, values, strict=True))
     arrays = [fitting(f"{whose}'s {name}", owner, name, value) for (owner, name), value in pairs]

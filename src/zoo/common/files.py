@@ -70,7 +70,7 @@ def _check_copy(source: PathLike, target: PathLike, over_write: bool) -> None:
         raise PathNotFoundError(f"No such file or directory: {source}")
     target_fs, target_name = filesystem_of(target)
     if not over_write and target_fs.exists(target_name):
-        raise PathExistsError(f"Expected nothing at {target}, which exists. Pass over_write=True to replace it")
+        raise PathExistsError(f"Expected nothing at {target}, which exists. Pass over_write=True to replace it.")
 
 
 def append_suffix(prefix: str, path: PathLike) -> str:

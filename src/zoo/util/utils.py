@@ -77,7 +77,7 @@ def _cell(row: Any, name: str, fields: dict[str, str], accept_text: bool) -> np.
         return np.array(value, dtype=np.float32)
     raise InvalidArgumentError(
         f"Expected {name!r} to be a number, an array of numbers or an ML vector, but it is {kind}. "
-        "Cast it, or leave it out"
+        "Cast it, or leave it out."
     )
 
 

@@ -86,7 +86,7 @@ def _files_of_one(path: str, suffixes: Sequence[str] | None) -> list[str]:
             raise PathNotFoundError(f"No such file or directory: {path}")
     if not found:
         wanted = f" that ends in {' or '.join(suffixes)}" if suffixes else ""
-        raise PathNotFoundError(f"No such file or directory: {path} is a folder with no file{wanted} in it")
+        raise PathNotFoundError(f"No such file or directory: {path} is a folder with no file{wanted} in it.")
     return [url_of(path, root, name) for name in sorted(found)]
 
 

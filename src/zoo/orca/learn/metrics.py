@@ -61,7 +61,7 @@ class Metric:
             if form.name in found:
                 raise InvalidArgumentError(
                     f"Expected metrics whose results have different names, but two of {_as_list(metrics)} are both "
-                    f"reported as '{form.name}'. Leave one of them out"
+                    f"reported as '{form.name}'. Leave one of them out."
                 )
             found[form.name] = form
         return found
@@ -219,13 +219,13 @@ def _form(metric: Metric, backend: str) -> type[TorchMetric]:
     if backend not in BACKENDS:
         if backend in ("tf", "mxnet"):
             raise NotOfferedError(
-                f"Orca's metrics have no form for {backend}: give the framework's own to its estimator"
+                f"Orca's metrics have no form for {backend}: give the framework's own to its estimator."
             )
         raise InvalidArgumentError(f"Expected a backend, one of {', '.join(BACKENDS)}, got {backend!r}")
     form: str | None = getattr(metric, backend)
     if form is None:
         raise NotOfferedError(
-            f"{metric.get_name()} has no form for the {backend} backend. Use another of zoo.orca.learn.metrics"
+            f"{metric.get_name()} has no form for the {backend} backend. Use another of zoo.orca.learn.metrics."
         )
     require("torch", f"Measuring {metric.get_name()}")
     return getattr(importlib.import_module(BACKENDS[backend]), form)

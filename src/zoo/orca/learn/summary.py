@@ -118,7 +118,7 @@ class TrainSummary(SummaryWriter):
             raise InvalidArgumentError(f"Expected a summary's name, one of {', '.join(self.triggers)}, got {name!r}")
         converted = Trigger.convert_trigger(trigger)
         if converted is None:
-            raise InvalidArgumentError(f"Expected a trigger for {name}, such as EveryEpoch(), got None")
+            raise InvalidArgumentError(f"Expected a trigger for {name}, such as EveryEpoch(), got None.")
         self.triggers[name] = converted
         return self
 
@@ -153,7 +153,7 @@ def _local(folder: str | os.PathLike[str]) -> Path:
     text = os.fspath(folder)
     scheme, separator, rest = text.partition("://")
     if separator and scheme != "file":
-        raise NotOfferedError(f"Summaries are written to a folder of this machine, not to {text}. Give a local path")
+        raise NotOfferedError(f"Summaries are written to a folder of this machine, not to {text}. Give a local path.")
     return Path(rest if separator else text)
 
 

@@ -328,7 +328,7 @@ def _from_text(text: str) -> Trigger:
         return _NAMES[name]()
     count = _COUNT.fullmatch(name)
     if count is None or count[2] not in _UNITS:
-        raise InvalidArgumentError(f"Expected a trigger's text, such as {_TEXTS}, got '{text}'")
+        raise InvalidArgumentError(f"Expected a trigger's text, such as {_TEXTS}, got '{text}'.")
     number = float(count[1]) if "." in count[1] else int(count[1])
     try:
         return _UNITS[count[2]](number)
@@ -339,7 +339,7 @@ def _from_text(text: str) -> Trigger:
 def _required(t: Any) -> TriggerCall:
     converted = Trigger.convert_trigger(t)
     if converted is None:
-        raise InvalidArgumentError("Expected a trigger to combine, such as EveryEpoch(), got None")
+        raise InvalidArgumentError("Expected a trigger to combine, such as EveryEpoch(), got None.")
     return converted
 
 

@@ -49,7 +49,7 @@ def validation_images(imagenet_path: PathLike) -> list[LabelledImage]:
     if len(files) != len(synsets):
         raise InvalidArgumentError(
             f"Expected one line in {root}/synset_labels.txt for each image in {root}/validation, "
-            f"got {len(synsets)} lines and {len(files)} images"
+            f"got {len(synsets)} lines and {len(files)} images."
         )
     unknown = sorted(set(synsets) - set(labels))
     if unknown:
@@ -107,4 +107,4 @@ def rgb_jpeg(path: str) -> tuple[bytes, int, int]:
                 data = buffer.getvalue()
             return data, image.width, image.height
     except pil.UnidentifiedImageError as error:
-        raise InvalidArgumentError(f"Expected {path} to be an image, got bytes that are none") from error
+        raise InvalidArgumentError(f"Expected {path} to be an image, got bytes that are none.") from error

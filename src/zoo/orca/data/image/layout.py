@@ -69,7 +69,7 @@ class Layout:
         except FileNotFoundError as error:
             raise PathNotFoundError(
                 f"No such file or directory: {self.root}/{METADATA}. Expected an image set written by "
-                "ParquetDataset.write or write_parquet"
+                "ParquetDataset.write or write_parquet."
             ) from error
 
     def chunks(self) -> list[Chunk]:

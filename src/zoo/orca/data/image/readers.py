@@ -54,7 +54,7 @@ def _share_of(chunks: Sequence[Chunk], num_shards: int | None, rank: int | None)
     if not 1 <= num_shards <= len(chunks):
         raise PreconditionError(
             f"Expected config['num_shards'] to be from 1 to the number of chunks, {len(chunks)}, got {num_shards}. "
-            "Write the set with a smaller block_size to have more chunks"
+            "Write the set with a smaller block_size to have more chunks."
         )
     if rank is None or not 0 <= rank < num_shards:
         raise PreconditionError(f"Expected config['rank'] to be from 0 to {num_shards - 1}, got {rank}")

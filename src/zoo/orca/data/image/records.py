@@ -107,7 +107,7 @@ def _raise_for_scalar(values: list[Any], name: str, arrow_type: pa.DataType, fir
 
 def _encode_value(value: Any, where: str, field: SchemaField) -> Any:
     if value is None:
-        raise InvalidArgumentError(f"Expected {where} to be a {field.feature_type.value}, got None")
+        raise InvalidArgumentError(f"Expected {where} to be a {field.feature_type.value}, got None.")
     if field.feature_type is FeatureType.IMAGE:
         if isinstance(value, bytes | np.ndarray):
             raise InvalidArgumentError(f"Expected {where} to be the path of an image file, got {type(value).__name__}")
@@ -121,7 +121,7 @@ def _encode_value(value: Any, where: str, field: SchemaField) -> Any:
 def _encode_array(array: np.ndarray, where: str, field: SchemaField) -> bytes:
     if array.dtype == object:
         raise InvalidArgumentError(
-            f"Expected {where} to be an array of {field.dtype.value}, got an array of Python objects"
+            f"Expected {where} to be an array of {field.dtype.value}, got an array of Python objects."
         )
     if not _fits(array.shape, field.shape):
         raise InvalidArgumentError(f"Expected {where} to have the shape {field.shape}, got {array.shape}")

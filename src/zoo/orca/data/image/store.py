@@ -37,7 +37,7 @@ def store_records(
     if layout.exists and write_mode in ("error", "errorifexists"):
         raise PathExistsError(
             f"Expected nothing at {layout.root}, which is an image set already. "
-            'Pass write_mode="overwrite" to replace it or write_mode="append" to add to it'
+            'Pass write_mode="overwrite" to replace it or write_mode="append" to add to it.'
         )
     if layout.exists and write_mode == "append":
         _check_same_schema(layout, schema)
@@ -51,7 +51,7 @@ def _check_same_schema(layout: Layout, schema: Schema) -> None:
     if there != {name: field._replace(shape=tuple(field.shape)) for name, field in schema.items()}:
         raise InvalidArgumentError(
             f"Expected records of the schema that {layout.root} has, {there}, got {dict(schema)}. "
-            'Pass write_mode="overwrite" to replace the set'
+            'Pass write_mode="overwrite" to replace the set.'
         )
 
 

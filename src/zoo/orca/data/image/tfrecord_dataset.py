@@ -34,7 +34,7 @@ def write_tfrecord(format: str, output_path: PathLike, *args: Any, **kwargs: Any
 
 def _write_imagenet(output_path: PathLike, imagenet_path: PathLike | None = None) -> None:
     if imagenet_path is None:
-        raise PreconditionError("Expected imagenet_path, the folder that has train, validation and synset_labels.txt")
+        raise PreconditionError("Expected imagenet_path, the folder that has train, validation and synset_labels.txt.")
     # Both are looked at before either is written, so that a fault in the folder costs nothing.
     training, validation = training_images(imagenet_path), validation_images(imagenet_path)
     _write_files(output_path, "train", training, TRAIN_FILES)
@@ -74,7 +74,7 @@ def read_tfrecord(format: str, path: PathLike, *args: Any, **kwargs: Any) -> tf.
 
 def _read_imagenet(path: PathLike, is_training: bool | None = None) -> tf.data.Dataset:
     if is_training is None:
-        raise PreconditionError("Expected is_training, True for the training files and False for the validation files")
+        raise PreconditionError("Expected is_training, True for the training files and False for the validation files.")
     tf = require("tensorflow", "read_tfrecord")
     split = "train" if is_training else "validation"
     files = list_files(f"{str(path).rstrip('/')}/{split}/{split}-*")

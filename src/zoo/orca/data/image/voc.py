@@ -59,12 +59,12 @@ def _number(element: ElementTree.Element, name: str, path: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise InvalidArgumentError(f"Expected a number in <{name}> of {path}, got '{text}'") from error
+        raise InvalidArgumentError(f"Expected a number in <{name}> of {path}, got '{text}'.") from error
 
 
 def _class_number(box: ElementTree.Element, path: str, classes: Sequence[str]) -> int:
     name = box.findtext("name", "").strip().lower()
     lowered = [known.lower() for known in classes]
     if name not in lowered:
-        raise InvalidKeyError(f"Expected every box in {path} to be one of the classes {list(classes)}, got '{name}'")
+        raise InvalidKeyError(f"Expected every box in {path} to be one of the classes {list(classes)}, got '{name}'.")
     return lowered.index(name)

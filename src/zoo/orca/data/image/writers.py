@@ -133,11 +133,11 @@ def write_parquet(format: str, output_path: PathLike, *args: Any, **kwargs: Any)
         raise InvalidArgumentError(f"Expected format to be one of {sorted(FORMATS)}, got {format!r}")
     writer, names = FORMATS[format]
     if len(args) > len(names):
-        raise PreconditionError(f'Expected {names} for format "{format}", got {len(args)} arguments more than these')
+        raise PreconditionError(f'Expected {names} for format "{format}", got {len(args)} arguments more than these.')
     kwargs.update(zip(names, args, strict=False))
     missing = [name for name in names if name not in kwargs]
     if missing:
         raise PreconditionError(
-            f'Expected {" and ".join(names)} for format "{format}", and {" and ".join(missing)} was not given'
+            f'Expected {" and ".join(names)} for format "{format}", and {" and ".join(missing)} was not given.'
         )
     writer(output_path=output_path, **kwargs)

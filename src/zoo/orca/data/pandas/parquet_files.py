@@ -105,7 +105,7 @@ def _dataset(file_path: Paths, merge: bool) -> ds.Dataset:
     ]
     dataset = parts[0] if len(parts) == 1 else ds.dataset(parts)
     if not dataset.schema.names:
-        raise PathNotFoundError(f"Path does not exist: {', '.join(names)} holds no Parquet file")
+        raise PathNotFoundError(f"Path does not exist: {', '.join(names)} holds no Parquet file.")
     if merge:
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
         return dataset.replace_schema(pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive"))

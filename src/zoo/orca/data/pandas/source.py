@@ -155,7 +155,7 @@ def size_of(path: str) -> int:
     fs, name = filesystem_of(path)
     size = fs.size(name)
     if size is None:
-        raise PathNotFoundError(f"No such file or directory: {path} has no size, so it is no file")
+        raise PathNotFoundError(f"No such file or directory: {path} has no size, so it is no file.")
     return size
 
 

@@ -140,7 +140,7 @@ class ModelCheckpoint(Callback):
     ) -> None:
         trigger = Trigger.convert_trigger(every)
         if trigger is None:
-            raise InvalidArgumentError("Expected every to say when, such as '1ep', '500ba' or '10min', got None")
+            raise InvalidArgumentError("Expected every to say when, such as '1ep', '500ba' or '10min', got None.")
         if keep_last is not None and (isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1):
             raise InvalidArgumentError(f"Expected keep_last to be a whole number above 0 or None, got {keep_last!r}")
         self.trigger = trigger

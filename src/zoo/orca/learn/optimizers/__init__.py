@@ -118,7 +118,7 @@ class SGD(Optimizer):
         if nesterov and not (momentum > 0 and self.dampening == 0):
             raise InvalidArgumentError(
                 f"Expected nesterov=True together with a momentum above 0 and dampening=0, got momentum={momentum} and "
-                f"dampening={self.dampening} (not given, it equals the momentum). Add dampening=0"
+                f"dampening={self.dampening} (not given, it equals the momentum). Add dampening=0."
             )
 
     def torch_optimizer(self, params: Iterable[Any]) -> torch.optim.Optimizer:

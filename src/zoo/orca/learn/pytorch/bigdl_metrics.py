@@ -112,7 +112,7 @@ class AUC(BigDLMetric):
         if preds.isnan().any():
             raise BatchError(
                 "Expected predictions for AUC, got nan among them: has training diverged? "
-                "Try a smaller learning rate, or stop_on_nan=True in from_torch"
+                "Try a smaller learning rate, or stop_on_nan=True in from_torch."
             )
         positive = (flat_like(preds, targets) > 0.5).flatten()
         intervals = self.threshold_num - 1
@@ -188,7 +188,7 @@ class HitRatio(BigDLMetric):
             raise BatchError(
                 f"Expected groups of {group} rows for {self.name}, one right item (label 1) and {self.neg_num} wrong "
                 f"ones (label 0), got a batch of {preds.numel()} outputs and {targets.numel()} labels. Give a "
-                f"batch_size that is a multiple of {group}, and partitions of whole groups"
+                f"batch_size that is a multiple of {group}, and partitions of whole groups."
             )
         scores, right = preds.reshape(-1, group), targets.reshape(-1, group) > 0.5
         if not (right.sum(1) == 1).all():
@@ -267,7 +267,7 @@ class Loss(BigDLMetric):
         if loss.numel() != 1:
             raise BatchError(
                 f"Expected a loss that is one number for a batch, got a tensor of shape {tuple(loss.shape)}. Set its "
-                "reduction to 'mean'"
+                "reduction to 'mean'."
             )
         first = preds[0] if isinstance(preds, list | tuple) else preds
         if getattr(self.criterion, "reduction", "mean") == "sum":

@@ -198,7 +198,7 @@ def as_tensor(value: Any, what: str) -> Tensor:
     if isinstance(value, list | tuple | dict):
         raise BatchError(
             f"Expected one {what} to compare, got a {type(value).__name__} of {len(value)}. Write a TrainingOperator "
-            "whose forward_batch returns the output and the target to be measured"
+            "whose forward_batch returns the output and the target to be measured."
         )
     return torch.as_tensor(value).detach()
 
