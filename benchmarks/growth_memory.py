@@ -166,7 +166,7 @@ def _memory(process: psutil.Process) -> tuple[int, int]:
 def _workers(engine: str) -> list[psutil.Process]:
     """The processes that work: what the embedded engine's nursery or the daemon of Spark's Python workers forked."""
     children = psutil.Process().children(recursive=True)
-    word = "zoo.orca.engine.nursery_process" if engine == "embedded" else "pyspark.daemon"
+    word = "zoo.orca.engine.nursery_process" if engine == "embedded" else "pyspark.worker"
     # A task that gave up its worker, as Spark's do now and then, leaves it to its parent for a moment, without a name.
     alive = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
     found = [each for each in alive if word in " ".join(each.cmdline())]

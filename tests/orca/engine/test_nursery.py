@@ -143,7 +143,8 @@ def test_an_engine_that_is_closed_at_once_leaves_nothing():
     import torch  # noqa: F401 - what is to be imported takes longer than this test has
 
     engine = LocalEngine(cores=2)
-    asked = engine._pool.take(2, ["torch"])
+    engine.expect(["torch"])
+    asked = engine._pool.take(2)
     held = {psutil.Process(pid) for pid in engine.pids}
     assert held
     engine.close()

@@ -72,15 +72,12 @@ class Placement(ABC):
 
 @dataclass(frozen=True)
 class Seat:
-    """What a worker process must know to join its gang: its rank, and how to reach and convince the driver.
-
-    An engine that makes new processes for it may import `imports` beforehand."""
+    """What a worker process must know to join its gang: its rank, and how to reach and convince the driver."""
 
     rank: int
     world_size: int
     address: tuple[str, int]
     token: bytes
-    imports: tuple[str, ...] = ()
 
 
 class Launch(ABC):
@@ -124,6 +121,10 @@ class Engine(ABC):
     @abstractmethod
     def share(self, value: Any) -> Any:
         """An object with `.value` (on any worker, sent there once) and `.unpersist()`."""
+
+    def expect(self, modules: Sequence[str]) -> None:
+        """What is started next needs these modules: an engine that can may have its new processes import them ahead."""
+        return
 
     @abstractmethod
     def check_gang(self, most: int, least: int | None = None) -> int:

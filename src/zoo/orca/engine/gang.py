@@ -143,8 +143,8 @@ class _Gang:
     def run(self, data: Placement | None) -> list[Any]:
         size = len(self.members)
         with Channel(self.engine.driver_host, size) as self.channel:
-            imports = self.task.slow_imports
-            seats = [Seat(rank, size, self.channel.address, self.channel.token, imports) for rank in range(size)]
+            seats = [Seat(rank, size, self.channel.address, self.channel.token) for rank in range(size)]
+            self.engine.expect(self.task.slow_imports)
             launch = self.engine.launch(seats, data)
             with self._make_bar() as self.bar:
                 try:

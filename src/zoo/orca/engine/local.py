@@ -96,6 +96,9 @@ class LocalEngine(LazyEngine):
         write_shards(path, [value])
         return LocalShared(path)
 
+    def expect(self, modules: Sequence[str]) -> None:
+        self._pool.expect(modules)
+
     def check_gang(self, most: int, least: int | None = None) -> int:
         """Processes of one machine can always be started together, on more workers than cores too."""
         return most
@@ -103,7 +106,7 @@ class LocalEngine(LazyEngine):
     def launch(self, seats: Sequence[Seat], data: Placement | None) -> LocalLaunch:
         dealt = self.deal_recipes(data, len(seats))
         self._move_to_files(stored for mine in dealt for _, recipe in mine for stored in recipe.stored())
-        launch = LocalLaunch(self._pool, self._pool.take(len(seats), seats[0].imports), keep=dealt)
+        launch = LocalLaunch(self._pool, self._pool.take(len(seats)), keep=dealt)
         try:
             launch.seat(seats, dealt)
         except BaseException:

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -65,7 +65,7 @@ class Nursery:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, connection: Connection, budget: int, folder: Path, modules: Sequence[str]) -> Forked:
+    def fork(self, connection: Connection, budget: int, folder: Path, modules: Iterable[str]) -> Forked:
         """A worker that serves the connection; asked for, and not waited for."""
         life, theirs = Pipe(duplex=False)
         here = os.open(".", os.O_PATH)

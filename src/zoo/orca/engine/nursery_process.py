@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import os
 import pickle
 import select
@@ -12,12 +10,11 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from zoo.orca.engine import local_process
-from zoo.orca.engine.garbage import paused
 from zoo.orca.engine.nursery import Birth
+from zoo.orca.engine.preload import import_ahead, seed_anew
 
 LONGEST_REQUEST = 1 << 16
 MOST_DESCRIPTORS = 8
@@ -50,7 +47,7 @@ def raise_workers(door: socket.socket) -> tuple[Birth, int]:
             is_open = False
             continue
         birth: Birth = pickle.loads(message)
-        _load(birth.modules)
+        import_ahead(birth.modules)
         pid = _fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -66,34 +63,6 @@ def raise_workers(door: socket.socket) -> tuple[Birth, int]:
         lives[pid] = Connection(teller, readable=False)
         _tell(lives[pid], pid)
     os._exit(0)
-
-
-def _load(modules: tuple[str, ...]) -> None:
-    """Import what is not here yet; what cannot be imported is the worker's to complain about, if it needs it."""
-    missing = [name for name in modules if name not in sys.modules]
-    if not missing:
-        return
-    with open(os.devnull, "w") as nowhere, _written_to(nowhere.fileno()), paused():
-        for name in missing:
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
-    gc.freeze()  # looking through it for garbage would copy every page that the workers share
-
-
-@contextlib.contextmanager
-def _written_to(file: int) -> Iterator[None]:
-    """The driver has imported the same, and seen what it has to say."""
-    kept = {each: os.dup(each) for each in (1, 2)}
-    for each in kept:
-        os.dup2(file, each)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for each, before in kept.items():
-            os.dup2(before, each)
-            os.close(before)
 
 
 def _fork() -> int:
@@ -114,8 +83,7 @@ def _settle(birth: Birth, descriptors: list[int]) -> int:
         os.close(theirs)
     with contextlib.suppress(FileNotFoundError):  # a folder that was removed has no name
         sys.path[0] = os.getcwd()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+    seed_anew()
     return connection
 
 

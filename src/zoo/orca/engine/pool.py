@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe, wait
 from pathlib import Path
@@ -34,7 +34,7 @@ INTERRUPT_AGAIN = 0.2
 class Process:
     """One process of the pool; it may keep shards in its memory."""
 
-    def __init__(self, nursery: Nursery, budget: int, folder: Path, modules: Sequence[str]) -> None:
+    def __init__(self, nursery: Nursery, budget: int, folder: Path, modules: Iterable[str]) -> None:
         self.connection, theirs = Pipe(duplex=True)
         self._dropped: list[Path] = []
         with theirs:
@@ -131,6 +131,7 @@ class Pool:
         self._busy: set[Process] = set()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []
+        self._modules: dict[str, None] = {}
 
     @property
     def pids(self) -> set[int]:
@@ -139,24 +140,29 @@ class Pool:
             held: list[Process | Nursery] = [*self._idle, *self._busy, *self._nurseries]
             return {each.pid for each in held if each.alive and each.pid is not None}
 
-    def take(self, count: int, modules: Sequence[str] = ()) -> list[Process]:
-        """Idle processes, and new ones where they do not suffice; these have imported the modules."""
+    def expect(self, modules: Sequence[str]) -> None:
+        """Have processes that are new from now on come with these modules."""
+        with self._lock:
+            self._modules |= dict.fromkeys(modules)
+
+    def take(self, count: int) -> list[Process]:
+        """Idle processes, and new ones where they do not suffice."""
         with self._lock:
             # An idle process says nothing: what can be read from it is its end.
             for died in [process for process in self._idle if process.connection.poll()]:
                 self._idle.remove(died)
                 died.end()
             taken = [self._idle.pop(0) for _ in range(min(count, len(self._idle)))]
-            taken += [self._new(modules) for _ in range(count - len(taken))]
+            taken += [self._new() for _ in range(count - len(taken))]
             self._busy.update(taken)
         return taken
 
-    def _new(self, modules: Sequence[str]) -> Process:
+    def _new(self) -> Process:
         if not (self._nurseries and self._nurseries[-1].fits):
             for nursery in self._nurseries:
                 nursery.retire()
             self._nurseries = [*(each for each in self._nurseries if each.alive), Nursery()]
-        return Process(self._nurseries[-1], self._budget, self._folder, modules)
+        return Process(self._nurseries[-1], self._budget, self._folder, self._modules)
 
     def _take_this(self, process: Process) -> bool:
         with self._lock:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.orca.engine.java import find_java, make_java_home
-from zoo.orca.engine.spark_settings import LOOPBACK, SparkSettings
+from zoo.orca.engine.spark_settings import DAEMON, LOOPBACK, SparkSettings
 from zoo.orca.engine.traces import Traces, await_end, descendants
 from zoo.orca.errors import ContextError, InvalidArgumentError
 from zoo.orca.optional import require
@@ -197,6 +197,7 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
             "spark.local.dir": str(folder),
             # Workers find the modules beside the script, as the driver does.
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
+            "spark.python.daemon.module": DAEMON,
         }
     return values | asked | {"spark.driver.extraJavaOptions": " ".join(java_options).strip()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import collections
 import contextlib
+import functools
 import itertools
 import re
 import threading
@@ -34,6 +35,7 @@ from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
 from zoo.orca.engine.garbage import leave_modules_out
 from zoo.orca.engine.pickling import Packed, pack
+from zoo.orca.engine.spark_settings import DAEMON, IMPORTS
 from zoo.orca.engine.worker import describe_failure, sit
 from zoo.orca.errors import DynamicAllocationError, NotEnoughSlotsError, OrcaError
 
@@ -96,6 +98,16 @@ class SparkEngine(Engine):
     def read_pickle_file(self, path: str, at_least: int | None) -> SparkPlacement:
         """A Hadoop sequence file of pickles, as `RDD.saveAsPickleFile` writes it."""
         return SparkPlacement(self.sc.pickleFile(path, at_least))
+
+    @functools.cached_property
+    def _imports_ahead(self) -> bool:
+        return self.sc.getConf().get("spark.python.daemon.module") == DAEMON
+
+    def expect(self, modules: Sequence[str]) -> None:
+        """Tasks with other variables get workers of another daemon; those of one that knows less end when they idle."""
+        known = self.sc.environment.get(IMPORTS, "").split(",")
+        if self._imports_ahead and not set(modules).issubset(known):
+            self.sc.environment[IMPORTS] = ",".join(filter(None, dict.fromkeys([*known, *modules])))
 
     def check_gang(self, most: int, least: int | None = None) -> int:
         if self.sc.getConf().get("spark.dynamicAllocation.enabled", "false") == "true" and not self.is_local:

@@ -16,6 +16,9 @@ from typing import Any
 from zoo.orca.errors import InvalidArgumentError, PreconditionError
 
 LOOPBACK = "127.0.0.1"
+#: What starts Python workers, and the variable that names the modules which they find imported.
+DAEMON = "zoo.orca.engine.spark_daemon"
+IMPORTS = "ORCA_IMPORTS"
 PYTHON_ENVIRONMENT = "python_env"
 
 _MEMORY = re.compile(r"(\d+)([kmgt])b?", re.IGNORECASE)

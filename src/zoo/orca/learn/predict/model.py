@@ -144,6 +144,7 @@ class Shipment:
 
     def __init__(self, engine: Engine, predictor: Predictor, squeeze: bool = False, tasks: int | None = None):
         packed = pack(predictor, "the model")
+        engine.expect(packed.slow_imports)
         self._key = predictor.key
         self._takes_threads = _takes_threads(predictor)
         self._squeeze = squeeze
