@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import _pytest.runner
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -51,6 +52,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # It would tell every process below which test runs. A driver whose variables change must import all again.
+    _pytest.runner._update_current_test_var = lambda item, when: None
     unknown = set(config.getoption("--engines").split(",")) - set(ENGINES)
     if unknown:
         raise pytest.UsageError(f"--engines takes {','.join(ENGINES)}, not {','.join(sorted(unknown))}")
@@ -82,12 +85,6 @@ def pytest_runtest_protocol(item):
         return (yield)
     with side_by_side.turn(Path(ROOT), alone=item.get_closest_marker("alone") is not None):
         return (yield)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call():
-    """pytest tells every process below which test runs. A driver whose variables change must import all again."""
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,30 @@ def test_a_worker_sees_the_variables_of_the_moment_and_older_ones_go_on(local, m
     assert {word for pid, word, threads in seen if pid in old} == {None}
     assert old < {pid for pid, *_ in seen}
     assert [shards[0][0] for shards in kept.fetch()] == [1, 2]
+
+
+def test_variables_that_come_back_find_their_nursery_again(local, monkeypatch):
+    nursery = nursery_of(local)
+    with monkeypatch.context() as changed:
+        changed.setenv("ORCA_TEST_WORD", "whale")
+        kill(ask(local, os.getpid))
+        other = nursery_of(local)
+    kill(ask(local, os.getpid))
+    assert nursery_of(local) == nursery != other
+    for word in ("one", "two", "three"):
+        monkeypatch.setenv("ORCA_TEST_WORD", word)
+        kill(ask(local, os.getpid))
+        last = nursery_of(local)
+    assert len(left_of(local, last)) <= 1
+
+
+def left_of(engine, current):
+    """Nurseries that wait for their variables."""
+    workers = set(ask(engine, os.getpid))
+    deadline = time.monotonic() + 10
+    while len(left := engine.pids - workers - {current}) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)  # one that retired ends in a moment
+    return left
 
 
 def test_a_worker_begins_in_the_folder_of_the_driver(local, tmp_path, monkeypatch):

@@ -43,6 +43,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._environment = _environment()
+        self._is_retired = False
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -59,7 +60,7 @@ class Nursery:
     @property
     def fits(self) -> bool:
         """Whether a fork is what a fresh process would be: many a variable is read only while a library is loaded."""
-        return self.alive and self._environment == _environment()
+        return not self._is_retired and self.alive and self._environment == _environment()
 
     @property
     def alive(self) -> bool:
@@ -82,6 +83,7 @@ class Nursery:
 
     def retire(self) -> None:
         """Fork no more, and go when the last worker has."""
+        self._is_retired = True
         self._door.close()
 
     def close(self) -> None:

@@ -21,16 +21,12 @@ from zoo.orca.errors import NotPicklableError, sentence
 FILE_SETTINGS = "AWS_"
 # So deep a part that cannot be sent is looked for.
 DEPTH = 50
-# What takes long to import, and what a pickle holds that will need it. None of them starts a thread before it is used.
-_TORCH = (b"torch",)
-_TENSORFLOW = (b"tensorflow", b"keras", b"zoo.orca.learn.tf")
+# What takes long to import, where the driver has the first of it, and what a pickle holds that will need it. None of
+# them starts a thread before it is used.
 SLOW_IMPORTS = {
-    "pandas": (b"pandas", b"zoo.orca.learn"),
-    "torch": _TORCH,
-    "torch._dynamo": _TORCH,
-    "tensorflow": _TENSORFLOW,
-    "keras": _TENSORFLOW,
-    "zoo.orca.learn.worker": (b"zoo.orca.learn",),
+    ("zoo.orca.learn.worker", "pandas"): (b"zoo.orca.learn",),
+    ("torch", "torch._dynamo"): (b"torch",),  # which every optimizer imports
+    ("tensorflow", "keras"): (b"tensorflow", b"keras", b"zoo.orca.learn.tf"),
 }
 
 
@@ -55,8 +51,9 @@ class Packed:
         """Modules that the driver has and the value seems to need: to import them ahead is never wrong."""
         return tuple(
             name
-            for name, words in SLOW_IMPORTS.items()
-            if name in sys.modules and any(word in self.body for word in words)
+            for names, words in SLOW_IMPORTS.items()
+            if names[0] in sys.modules and any(word in self.body for word in words)
+            for name in names
         )
 
     def load_once(self) -> Any:

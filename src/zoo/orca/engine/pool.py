@@ -131,7 +131,7 @@ class Pool:
         self._busy: set[Process] = set()
         self._lock = threading.Lock()
         self._nurseries: list[Nursery] = []
-        self._modules: dict[str, None] = {}
+        self._modules: tuple[str, ...] = ()
 
     @property
     def pids(self) -> set[int]:
@@ -142,8 +142,7 @@ class Pool:
 
     def expect(self, modules: Sequence[str]) -> None:
         """Have processes that are new from now on come with these modules."""
-        with self._lock:
-            self._modules |= dict.fromkeys(modules)
+        self._modules = tuple(modules)
 
     def take(self, count: int) -> list[Process]:
         """Idle processes, and new ones where they do not suffice."""
@@ -158,11 +157,14 @@ class Pool:
         return taken
 
     def _new(self) -> Process:
-        if not (self._nurseries and self._nurseries[-1].fits):
-            for nursery in self._nurseries:
-                nursery.retire()
-            self._nurseries = [*(each for each in self._nurseries if each.alive), Nursery()]
-        return Process(self._nurseries[-1], self._budget, self._folder, self._modules)
+        nursery = next((each for each in reversed(self._nurseries) if each.fits), None)
+        if nursery is None:
+            # The last one is kept: variables that were set for one call are often taken back after it.
+            for former in self._nurseries[:-1]:
+                former.retire()
+            nursery = Nursery()
+            self._nurseries = [*(each for each in self._nurseries if each.alive), nursery]
+        return Process(nursery, self._budget, self._folder, self._modules)
 
     def _take_this(self, process: Process) -> bool:
         with self._lock:
