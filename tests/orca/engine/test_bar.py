@@ -70,6 +70,7 @@ def on_a_terminal(*command: str) -> str:
     return sent.decode()
 
 
+@pytest.mark.alone
 def test_a_terminal_shows_how_far_each_call_is():
     parts = re.split(r"=(\w+)\r\n", on_a_terminal(sys.executable, "-c", SCRIPT))
     assert parts[0] == "", "what takes no second shows nothing"
