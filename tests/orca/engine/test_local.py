@@ -37,6 +37,8 @@ def test_processes_are_used_again(local):
     first = pids()
     assert local.place([[1], [2]]).map(lambda index, shards: [os.getpid()]).fetch()[0][0] in first
     assert pids() == first
+    (nursery,) = local.pids - first
+    assert psutil.Process(min(first)).ppid() == nursery
     assert first < local.pids
 
 

@@ -157,6 +157,7 @@ def test_a_driver_without_outputs_has_workers_all_the_same(tmp_path, closed):
     (tmp_path / "script.py").write_text(
         "from zoo.orca.engine.local import LocalEngine\n"
         "with LocalEngine(cores=2) as engine:\n"
+        "    engine.expect(['pandas'])\n"
         "    found = engine.place([[1], [2]]).map(lambda index, shards: [7 * each for each in shards]).fetch()\n"
         "open('found', 'w').write(str(found))\n"
     )

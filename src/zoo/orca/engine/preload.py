@@ -33,15 +33,17 @@ def seed_anew() -> None:
 @contextlib.contextmanager
 def _said_to_nobody() -> Iterator[None]:
     """The driver has imported the same, and seen what it has to say."""
-    kept = {each: os.dup(each) for each in (1, 2)}
+    kept = {}
     with open(os.devnull, "w") as nowhere:
-        for each in kept:
-            os.dup2(nowhere.fileno(), each)
+        for each in (1, 2):
+            with contextlib.suppress(OSError):  # the driver has none
+                kept[each] = os.dup(each)
+                os.dup2(nowhere.fileno(), each)
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         for each, before in kept.items():
             os.dup2(before, each)
             os.close(before)
