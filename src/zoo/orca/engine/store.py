@@ -7,7 +7,6 @@ memory can be read, and what a function changes in place changes nobody else's c
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import pickle
 import struct
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import cloudpickle
+
+from zoo.orca.engine.maps import mapped
 
 _HEAD = struct.Struct("!QQ")  # bytes of pickle, number of buffers
 _SIZE = struct.Struct("!Q")
@@ -30,7 +31,7 @@ def write_shards(path: Path, shards: Iterable[Any]) -> int:
 
 def read_shards(path: Path) -> Iterator[Any]:
     """The shards of a file, in the order in which they were written."""
-    memory, position = _memory(path), 0
+    memory, position = mapped(path, private=True), 0
     while position < len(memory):
         shard, position = _read(memory, position)
         yield shard
@@ -50,7 +51,7 @@ def write_pieces(path: Path, pairs: Iterable[tuple[int, Any]]) -> list[int]:
 
 def read_pieces(path: Path, target: int) -> Iterator[Any]:
     """The pieces that `write_pieces` wrote for a target, in order."""
-    memory = _memory(path)
+    memory = mapped(path, private=True)
     (length,) = _SIZE.unpack_from(memory, len(memory) - _SIZE.size)
     offsets = pickle.loads(memory[-_SIZE.size - length : -_SIZE.size])
     for position in offsets.get(target, []):
@@ -67,14 +68,6 @@ def _whole_file(path: Path) -> Iterator[BinaryIO]:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _memory(path: Path) -> memoryview:
-    """The file as private memory: what is written to it stays in this process."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
 
 
 def _write(file: BinaryIO, shard: Any) -> bool:

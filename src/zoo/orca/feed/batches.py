@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 import os
 import pickle
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.orca.engine.maps import mapped
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.feed.elements import as_batch
@@ -75,8 +75,7 @@ class BatchesFeed(Feed):
     def _bytes(self) -> Any:
         if self._body is not None:
             return memoryview(self._body)
-        with open(self._path, "rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return mapped(self._path)
 
 
 class KeptSource(Source):

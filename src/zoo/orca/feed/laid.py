@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import mmap
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.orca.engine.maps import mapped
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.structure import Spec, as_arguments, describe, flatten, unflatten
 from zoo.orca.feed.text import TEXT, Texts, check_texts, encode, is_text
@@ -157,18 +157,13 @@ class Table:
         if 0 in shape:
             return np.empty((laid.rows, *shape), dtype)
         if dtype == TEXT:
-            ends = np.frombuffer(_mapped(f"{laid.path}.{number}.ends"), np.int64)
-            return Texts(_mapped(f"{laid.path}.{number}") if ends[-1] else b"", ends, shape)
-        return np.frombuffer(_mapped(f"{laid.path}.{number}"), dtype).reshape(laid.rows, *shape)
+            ends = np.frombuffer(mapped(f"{laid.path}.{number}.ends"), np.int64)
+            return Texts(mapped(f"{laid.path}.{number}"), ends, shape)
+        return np.frombuffer(mapped(f"{laid.path}.{number}"), dtype).reshape(laid.rows, *shape)
 
     @property
     def groups(self) -> list[np.ndarray | Texts]:
         return self._maps
-
-
-def _mapped(path: str) -> mmap.mmap:
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _paths(path: str, layout: Layout) -> list[str]:
