@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -67,9 +68,11 @@ def test_importing_loads_no_framework(tmp_path):
 
 
 class TestStartsAndStops:
-    def test_local_twice_in_a_row(self, in_folder, stopped, capfd):
+    def test_local_twice_in_a_row(self, in_folder, stopped, capfd, monkeypatch, tmp_path_factory):
         before, handler = dict(os.environ), signal.getsignal(signal.SIGINT)
-        for _ in range(2):
+        for too_long_for_sockets in (False, True):
+            if too_long_for_sockets:
+                monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("x" * 70)))
             sc = init_orca_context(cluster_mode="Local", cores=2, memory="1g", conf={"spark.my.key": True})
             assert init_orca_context(cores=2) is sc
             assert sc.master == "local[2]"
@@ -78,6 +81,8 @@ class TestStartsAndStops:
             assert sc.getConf().get("spark.driver.memory") == "1g"
             assert sc.getConf().get("spark.my.key") == "true"
             assert sc.getConf().get("spark.ui.enabled") == "false"
+            sockets = sc.getConf().get("spark.python.unix.domain.socket.enabled", "false")
+            assert sockets == ("false" if too_long_for_sockets else "true")
             assert sc.parallelize(range(4), 2).map(lambda _: sys.executable).distinct().collect() == [sys.executable]
             assert "NativeCodeLoader" in spark_log_file().read_text()
             with pytest.raises(ContextError, match=r'mode "local" is active.*stop_orca_context\(\)'):
