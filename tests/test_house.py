@@ -85,7 +85,8 @@ FOUNDATIONS = {
     "zoo.orca.engine.channel": {"zoo.orca.engine.base", "zoo.orca.engine.pickling"},
     "zoo.orca.engine.worker": {"zoo.orca.engine.base", "zoo.orca.engine.channel", "zoo.orca.engine.pickling"},
     "zoo.orca.engine.recipe": {"zoo.orca.engine.pickling"},
-    "zoo.orca.engine.store": set(),
+    "zoo.orca.engine.maps": set(),
+    "zoo.orca.engine.store": {"zoo.orca.engine.maps"},
     "zoo.orca.data.file": set(),
     "zoo.orca.data.rows": set(),
 }

@@ -8,15 +8,28 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 import torch
+from pyspark.sql import SparkSession
 
 from zoo.orca.engine.gang import run_gang
 
 pytestmark = pytest.mark.engines("spark")
 
 
-def test_torch_is_imported_once_for_all_workers_and_each_draws_its_own_numbers(engine):
+@pytest.fixture
+def expecting(engine):
+    """Has the engine expect a module, so that what runs next has workers of its own."""
+    before = engine.sc.environment.copy()
+    yield lambda module: engine.expect([module])
+    engine.sc.environment.clear()
+    engine.sc.environment.update(before)
+
+
+def test_torch_is_imported_once_for_all_workers_and_each_draws_its_own_numbers(engine, expecting):
+    expecting("colorsys")
+
     def work(worker):
         maps = Path(f"/proc/{os.getppid()}/maps").read_text()
         return torch.zeros(1).item(), os.getppid(), "libtorch" in maps, np.random.rand()
@@ -26,6 +39,19 @@ def test_torch_is_imported_once_for_all_workers_and_each_draws_its_own_numbers(e
     assert len(set(daemons)) == 1
     assert have_torch == (True,) * 4
     assert len(set(drawn)) == 4
+
+
+def test_gangs_shards_and_queries_share_a_daemon(engine):
+    def parents(batches):
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"parent": [os.getppid()]})
+
+    session = SparkSession(engine.sc)
+    of_queries = {row.parent for row in session.range(1).mapInArrow(parents, "parent long").collect()}
+    of_shards = set(engine.sc.parallelize([0], 1).map(lambda _: os.getppid()).collect())
+    of_gangs = set(run_gang(engine, lambda worker: os.getppid(), 2))
+    assert len(of_queries) == 1
+    assert of_queries == of_shards == of_gangs
 
 
 def test_workers_are_reached_through_files_of_ours_and_no_port(engine):
@@ -42,12 +68,7 @@ def test_workers_are_reached_through_files_of_ours_and_no_port(engine):
             assert (folder.st_uid, folder.st_mode & 0o777) == (os.getuid(), 0o700)
 
 
-def test_what_cannot_be_imported_is_passed_over(engine):
-    before = engine.sc.environment.copy()
-    try:
-        engine.expect(["no_such_module_of_anyone"])
-        found = run_gang(engine, lambda worker: "no_such_module_of_anyone" in sys.modules, 2)
-    finally:
-        engine.sc.environment.clear()
-        engine.sc.environment.update(before)
+def test_what_cannot_be_imported_is_passed_over(engine, expecting):
+    expecting("no_such_module_of_anyone")
+    found = run_gang(engine, lambda worker: "no_such_module_of_anyone" in sys.modules, 2)
     assert found == [False, False]

@@ -21,13 +21,29 @@ from zoo.orca.errors import NotPicklableError, sentence
 FILE_SETTINGS = "AWS_"
 # So deep a part that cannot be sent is looked for.
 DEPTH = 50
-# What takes long to import, where the driver has the first of it, and what a pickle holds that will need it. None of
-# them starts a thread before it is used.
-SLOW_IMPORTS = {
-    ("zoo.orca.learn.worker", "pandas"): (b"zoo.orca.learn",),
-    ("torch", "torch._dynamo"): (b"torch",),  # which every optimizer imports
-    ("tensorflow", "keras"): (b"tensorflow", b"keras", b"zoo.orca.learn.tf"),
-}
+@dataclass(frozen=True)
+class SlowImport:
+    """What takes long to import, and how a pickle shows that it will be needed. None starts a thread before it is used.
+
+    Attributes:
+        hints: bytes that mean so where the driver has imported the first module, too.
+        proofs: bytes that mean so wherever they are.
+    """
+
+    modules: tuple[str, ...]
+    hints: tuple[bytes, ...]
+    proofs: tuple[bytes, ...] = ()
+
+    def is_needed_by(self, body: bytes) -> bool:
+        hinted = self.modules[0] in sys.modules and any(hint in body for hint in self.hints)
+        return hinted or any(proof in body for proof in self.proofs)
+
+
+SLOW_IMPORTS = (
+    SlowImport(("zoo.orca.learn.worker", "pandas"), (b"zoo.orca.learn",)),
+    SlowImport(("torch", "torch._dynamo"), (b"torch",)),  # the second of which every optimizer imports
+    SlowImport(("tensorflow", "keras"), (b"tensorflow", b"keras", b"zoo.orca.learn.tf"), (b"zoo.orca.learn.tf2",)),
+)
 
 
 @dataclass(frozen=True)
@@ -48,13 +64,8 @@ class Packed:
 
     @property
     def slow_imports(self) -> tuple[str, ...]:
-        """Modules that the driver has and the value seems to need: to import them ahead is never wrong."""
-        return tuple(
-            name
-            for names, words in SLOW_IMPORTS.items()
-            if names[0] in sys.modules and any(word in self.body for word in words)
-            for name in names
-        )
+        """Modules that the value seems to need: to import them ahead is never wrong."""
+        return tuple(name for each in SLOW_IMPORTS if each.is_needed_by(self.body) for name in each.modules)
 
     def load_once(self) -> Any:
         """The value, unpickled once in each process: for functions."""

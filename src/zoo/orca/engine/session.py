@@ -200,6 +200,8 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
             # Workers find the modules beside the script, as the driver does.
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),
             "spark.python.daemon.module": DAEMON,
+            # As queries have it: tasks with other variables would have another daemon, which imports all again.
+            "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
             **_sockets_in(folder),
         }
     return values | asked | {"spark.driver.extraJavaOptions": " ".join(java_options).strip()}

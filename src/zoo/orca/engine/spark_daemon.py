@@ -7,23 +7,31 @@ have: those that need torch name it in `IMPORTS`, and those that need nothing do
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from zoo.orca.engine.preload import import_ahead, seed_anew
 from zoo.orca.engine.spark_settings import IMPORTS
 
 
 def _run() -> None:
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    daemon = os.getpid()
+    own, work = os.getpid(), daemon.worker
 
     def seed_worker() -> None:
-        if os.getppid() == daemon:  # and not what a worker forks
+        if os.getppid() == own:  # and not what a worker forks
             seed_anew()
+
+    def work_until_nobody_listens(*arguments: Any) -> int:
+        try:
+            return work(*arguments)
+        except BrokenPipeError:  # Spark has stopped, or has the rows it wanted: no reason for a traceback
+            os._exit(1)
 
     import_ahead(filter(None, os.environ.get(IMPORTS, "").split(",")))
     os.register_at_fork(after_in_child=seed_worker)
-    manager()
+    daemon.worker = work_until_nobody_listens
+    daemon.manager()
 
 
 if __name__ == "__main__":
