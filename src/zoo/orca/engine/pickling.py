@@ -21,6 +21,8 @@ from zoo.orca.errors import NotPicklableError, sentence
 FILE_SETTINGS = "AWS_"
 # So deep a part that cannot be sent is looked for.
 DEPTH = 50
+
+
 @dataclass(frozen=True)
 class SlowImport:
     """What takes long to import, and how a pickle shows that it will be needed. None starts a thread before it is used.
