@@ -24,6 +24,7 @@ def example() -> None:
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells of every plan it runs
     ray.data.DataContext.get_current().enable_progress_bars = False
+    ray.data.DataContext.get_current().execution_options.preserve_order = True  # rows stay where they were
     x, y = load_digits(return_X_y=True)
     digits = ray.data.from_items([{"pixels": row, "digit": int(label)} for row, label in zip(x, y, strict=True)])
     digits = digits.map_batches(lambda batch: batch | {"pixels": (batch["pixels"] / 16).astype(np.float32)})

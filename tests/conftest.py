@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -70,6 +71,7 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(items):
     """Tests that start engines of their own come first: only one context can be current."""
     items.sort(key=lambda item: "engine" in item.fixturenames)
+    items[:] = side_by_side.lone_ones_last(items)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,11 +82,16 @@ def pytest_collection_finish(session):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
+def pytest_runtest_protocol(item, nextitem):
     if not side_by_side.NAME:
         return (yield)
-    with side_by_side.turn(Path(ROOT), alone=item.get_closest_marker("alone") is not None):
+    with turns().turn(item, nextitem):
         return (yield)
+
+
+@functools.cache
+def turns():
+    return side_by_side.Turns(Path(ROOT))
 
 
 @pytest.hookimpl(optionalhook=True)

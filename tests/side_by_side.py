@@ -40,18 +40,39 @@ def write_scopes(folder: Path, items: list[pytest.Item]) -> None:
     path.rename(folder / "scopes.json")
 
 
-@contextlib.contextmanager
-def turn(folder: Path, alone: bool) -> Iterator[None]:
-    """A test's turn: beside those of other processes, or alone."""
-    with open(folder / "gate", "w") as gate, open(folder / "room", "w") as room:
-        # Whoever waits to be alone holds the gate, so that no one else enters meanwhile.
-        fcntl.flock(gate, fcntl.LOCK_EX)
-        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        fcntl.flock(gate, fcntl.LOCK_UN)
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def lone_ones_last(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Within each scope, so that the other processes are waited for once; by then its engine has warmed up."""
+    scopes: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        scopes.setdefault(scope_of(item), []).append(item)
+    return [item for mine in scopes.values() for item in sorted(mine, key=is_alone)]
+
+
+class Turns:
+    """When this process's tests run: beside those of others, or alone, and then all of these that follow each other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._gate = open(folder / "gate", "w")  # noqa: SIM115 - as long as the process lasts
+        self._room = open(folder / "room", "w")  # noqa: SIM115
+        self._is_kept = False
+
+    @contextlib.contextmanager
+    def turn(self, item: pytest.Item, following: pytest.Item | None) -> Iterator[None]:
+        if not self._is_kept:
+            # Whoever waits to be alone holds the gate, so that no one else enters meanwhile.
+            fcntl.flock(self._gate, fcntl.LOCK_EX)
+            fcntl.flock(self._room, fcntl.LOCK_EX if is_alone(item) else fcntl.LOCK_SH)
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
         try:
             yield
         finally:
-            fcntl.flock(room, fcntl.LOCK_UN)  # at once, although a forked child may have the file open still
+            self._is_kept = is_alone(item) and following is not None and is_alone(following)
+            if not self._is_kept:
+                fcntl.flock(self._room, fcntl.LOCK_UN)  # although a forked child may have the file open still
 
 
 def clean_up(mark: str, folder: str) -> None:
