@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 APP_NAME = "orca"
 LONGEST_SOCKET_PATH = 103  # macOS; Linux has room for four more
+SOCKET_NAME_LENGTH = len("/.") + len(str(uuid.UUID(int=0))) + len(".sock")  # as Spark names them
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 LOG_CONFIG = """status = error
@@ -210,8 +211,8 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
 def _sockets_in(folder: Path) -> dict[str, str]:
     """Let the JVM and its Python workers talk over sockets that are files, in a folder nobody else can enter.
 
-    Over loopback each task waits 40 ms for an acknowledgement that the other side delays, longer than most take."""
-    if len(os.fsencode(folder)) + len("/.") + len(str(uuid.uuid4())) + len(".sock") > LONGEST_SOCKET_PATH:
+    Over loopback each task waits for acknowledgements, which Linux delays by 40 ms: longer than most tasks take."""
+    if len(os.fsencode(folder)) + SOCKET_NAME_LENGTH > LONGEST_SOCKET_PATH:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 

@@ -25,7 +25,7 @@ def _run() -> None:
     def work_until_nobody_listens(*arguments: Any) -> int:
         try:
             return work(*arguments)
-        except BrokenPipeError:  # Spark has stopped, or has the rows it wanted: no reason for a traceback
+        except ConnectionError:  # Spark has stopped, or has the rows it wanted: no reason for a traceback
             os._exit(1)
 
     import_ahead(filter(None, os.environ.get(IMPORTS, "").split(",")))
