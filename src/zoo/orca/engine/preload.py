@@ -32,7 +32,7 @@ def seed_anew() -> None:
 
 @contextlib.contextmanager
 def _said_to_nobody() -> Iterator[None]:
-    """The driver has imported the same, and seen what it has to say."""
+    """The driver has imported most of it, and heard what it has to say; TensorFlow it keeps quiet as well."""
     kept = {}
     with open(os.devnull, "w") as nowhere:
         for each in (1, 2):
