@@ -56,23 +56,28 @@ class Turns:
     """When this process's tests run: beside those of others, or alone, and then all of these that follow each other."""
 
     def __init__(self, folder: Path) -> None:
-        self._gate = open(folder / "gate", "w")  # noqa: SIM115 - as long as the process lasts
-        self._room = open(folder / "room", "w")  # noqa: SIM115
+        names = ("gate", "room", "long")
+        self._gate, self._room, self._long = (open(folder / name, "w") for name in names)  # noqa: SIM115 - kept open
         self._is_kept = False
 
     @contextlib.contextmanager
     def turn(self, item: pytest.Item, following: pytest.Item | None) -> Iterator[None]:
         if not self._is_kept:
+            kind = fcntl.LOCK_EX if is_alone(item) else fcntl.LOCK_SH
+            # The end of a long test is waited for first, while others may still enter.
+            if is_alone(item) or item.get_closest_marker("long") is not None:
+                fcntl.flock(self._long, kind)
             # Whoever waits to be alone holds the gate, so that no one else enters meanwhile.
             fcntl.flock(self._gate, fcntl.LOCK_EX)
-            fcntl.flock(self._room, fcntl.LOCK_EX if is_alone(item) else fcntl.LOCK_SH)
+            fcntl.flock(self._room, kind)
             fcntl.flock(self._gate, fcntl.LOCK_UN)
         try:
             yield
         finally:
             self._is_kept = is_alone(item) and following is not None and is_alone(following)
             if not self._is_kept:
-                fcntl.flock(self._room, fcntl.LOCK_UN)  # although a forked child may have the file open still
+                for lock in (self._room, self._long):
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # although a forked child may have the file open still
 
 
 def clean_up(mark: str, folder: str) -> None:

@@ -18,6 +18,7 @@ def ran_on(engine: str) -> dict[pages.Block, pages.Script]:
         return dict(zip(blocks, pages.run([[block] for block in blocks], Path(folder)), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [block for block in pages.ALL if block.where in ("spark", "ray")], ids=str)
 def test_block_runs_on_spark_or_ray(block, pytestconfig):
     if block.where not in pytestconfig.getoption("--engines").split(","):

@@ -36,6 +36,7 @@ def shown(notebook, in_folder, monkeypatch) -> list[dict]:
     return [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
+@pytest.mark.long
 def test_notebook_runs_and_shows_bars_tables_and_plots(shown):
     assert not [output for output in shown if output.output_type == "error"]
     written = "".join(output.text for output in shown if output.get("name") == "stderr")

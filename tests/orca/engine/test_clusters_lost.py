@@ -83,6 +83,7 @@ def fitted(num_workers, mark=None, above=None, head=None):
     return est.fit((rows.x, rows.classes), epochs=3, batch_size=8, checkpoint_trigger="2ba")
 
 
+@pytest.mark.long
 def test_a_standalone_cluster_loses_an_executor_and_then_a_node(stopped, in_folder, monkeypatch):
     init_orca_context("standalone", cores=1, memory="512m", num_nodes=2)
     engine = current_engine()
@@ -197,6 +198,7 @@ def ray_cluster(monkeypatch):
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_a_ray_cluster_loses_node_after_node(ray_cluster, stopped, in_folder, monkeypatch):
     address = ray_cluster
     init_orca_context("ray", address=address)
