@@ -292,6 +292,28 @@ def test_spark_looks_at_the_first_row_if_it_must(engine):
 
 
 @pytest.mark.engines("spark")
+def test_the_first_row_of_parquet_files_needs_no_job(engine, tmp_path):
+    df = numbers(6, 3).selectExpr("a", "array(a, b) AS pair", "array(array(b)) AS deep")
+    context, names = df.sparkSession.sparkContext, ["deep", "a", "pair", "deep"]
+    for name, rows in {"some": df.where("a >= 2"), "none": df.limit(0)}.items():
+        rows.write.parquet(str(tmp_path / name))
+    some, none = (df.sparkSession.read.parquet(str(tmp_path / name)) for name in ("some", "none"))
+    context.setJobGroup("first row", "")
+    try:
+        found = spark_sample(some, names)
+        with pytest.raises(
+            InvalidArgumentError, match=r"no rows, so the length of the arrays in 'deep', 'pair'.*sample="
+        ):
+            spark_sample(none, ["deep", "pair"])
+        assert list(context.statusTracker().getJobIdsForGroup("first row")) == []
+    finally:
+        context._jsc.sc().clearJobGroup()
+    asked = spark_sample(some.where("a >= 2"), names)  # no plain scan, so a job is run
+    for mine, theirs in zip(found, asked, strict=True):
+        assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist())
+
+
+@pytest.mark.engines("spark")
 def test_spark_stream_from_files(engine, tmp_path):
     numbers(20, 2).selectExpr("a", "array(a, b) AS pair").write.parquet(str(tmp_path / "in"))
     stream = spark().readStream.schema("a float, pair array<double>").parquet(str(tmp_path / "in"))

@@ -6,6 +6,7 @@ Whatever is not known to give the same rows is no plain scan.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,11 @@ class ParquetScan:
                     size = rows or _rows_of_a_batch(file.metadata, groups[0], columns)
                     found = file.iter_batches(size, row_groups=groups, columns=columns, use_threads=False)
                     yield from (batch.select(columns) for batch in found)
+
+    def first_row(self, names: Sequence[str]) -> pa.RecordBatch | None:
+        """These columns of the first row; None if there is no row."""
+        found = (self.batches(partition, names, rows=1) for partition in range(len(self.partitions)))
+        return next(itertools.chain.from_iterable(found), None)
 
 
 def plain_scan(df: Any, names: Sequence[str]) -> ParquetScan | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from zoo.orca.data.parquet_scan import plain_scan
 from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.columns import check_spark_columns, column_to_numpy, frame_columns, is_vector, spark_column
 from zoo.orca.learn.predict.model import blank_rows, read_arguments
@@ -45,7 +46,7 @@ def spark_sample(
     """Two rows of the features, of the shapes and dtypes that the columns will have.
 
     They are the sample's if there is one; zeros where the types or `known_shapes` tell the shape of every column; else
-    the first row of the DataFrame, for which a small job is run.
+    the first row of the DataFrame, for which a small job is run unless it can be read from a file here.
 
     Args:
         known_shapes: the shape of a row of an array column by its name, such as (784,).
@@ -85,15 +86,16 @@ def _first_row(df: Any, feature_cols: Sequence[str], unknown: Sequence[str], tex
             f"the length of the arrays in {listed} is not known, and a streaming DataFrame has no first row to look "
             "at. Pass sample=: a pandas frame of one row with the feature columns, or a tuple of arrays of one row."
         )
-    table = df.select(*map(spark_column, feature_cols)).limit(1).toArrow()
-    if table.num_rows == 0:
+    names = list(dict.fromkeys(feature_cols))
+    scan = plain_scan(df, names)
+    row = df.select(*map(spark_column, names)).limit(1).toArrow() if scan is None else scan.first_row(names)
+    if row is None or row.num_rows == 0:
         raise NoFirstRowError(
             f"the DataFrame has no rows, so the length of the arrays in {listed} is not known. Look at the filter or "
             "the path it came from, or pass sample=: a pandas frame of one row with the feature columns."
         )
-    return tuple(
-        _two_rows(column_to_numpy(table.column(at), name, accept_text=text)) for at, name in enumerate(feature_cols)
-    )
+    found = {name: column_to_numpy(row.column(at), name, accept_text=text) for at, name in enumerate(names)}
+    return tuple(_two_rows(found[name]) for name in feature_cols)
 
 
 def _two_rows(array: np.ndarray) -> np.ndarray:
