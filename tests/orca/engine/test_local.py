@@ -106,12 +106,63 @@ def test_a_failure_interrupts_the_others_and_loses_no_kept_shards(local, tmp_pat
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_failure_interrupts_no_import(local, tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
+        "(here / 'begun').touch()\ntime.sleep(1)\n(here / 'done').touch()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def fail(index, shards):
+        if index == 1:
+            import slow  # noqa: F401
+
+            time.sleep(300)
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        raise KeyError("bad")
+
+    with pytest.raises(KeyError, match="bad"):
+        local.place([[1], [2]]).map(fail).compute()
+    assert (tmp_path / "done").exists()
+
+
 def test_without_memory_everything_lies_in_files(tmp_path):
     with LocalEngine(cores=2, memory=0) as engine:
         made = engine.place([[np.arange(5)], [np.arange(3)]]).map(lambda index, shards: [s + 1 for s in shards])
         made.persist()
         made.compute()
         assert [partition[0].sum() for partition in made.map(lambda index, shards: shards).fetch()] == [15, 6]
+
+
+def test_what_is_added_is_kept_beside_the_shards(tmp_path):
+    def stored():
+        return sum(file.stat().st_size for file in Path(os.environ["TMPDIR"]).glob("orca-local-*/*"))
+
+    with LocalEngine(cores=2, memory=0) as engine:
+        before = stored()
+        made = engine.place([[1], [2]]).map(lambda index, shards: [np.full(100_000, each) for each in shards])
+        made.persist()
+        made.compute()
+        size = stored() - before
+        extended = made.extend(np.sum, lambda array, added: (array, added))
+        extended.persist()
+        extended.compute()
+        assert stored() - before < size * 1.1
+        assert [(len(array), added) for ((array, added),) in extended.fetch()] == [(100_000, 1e5), (100_000, 2e5)]
+
+
+def test_shards_that_were_extended_are_computed_again(local, tmp_path):
+    made = local.place([[1], [2]]).map(lambda index, shards: counted(tmp_path, shards))
+    extended = made.extend(lambda shard: shard + 1, lambda shard, added: (shard, added))
+    for each in (made, extended):
+        each.persist()
+        each.compute()
+    assert len(list(tmp_path.iterdir())) == 2
+    for pid in local.pids:
+        os.kill(pid, signal.SIGKILL)
+    assert extended.map(lambda index, shards: shards).fetch() == [[(10, 11)], [(20, 21)]]
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_bad_cores():

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import cloudpickle
@@ -19,6 +20,8 @@ from zoo.orca.engine.recipe import Recipe, dealt_shards
 from zoo.orca.engine.shelf import SHELF
 from zoo.orca.engine.store import write_pieces, write_shards
 from zoo.orca.engine.worker import describe_failure, sit
+
+IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
 def main(descriptor: int, budget: int, folder: Path) -> None:
@@ -55,10 +58,17 @@ class _Work:
     is_on = False
 
     @classmethod
-    def interrupt(cls, *_: object) -> None:
-        if cls.is_on:
+    def interrupt(cls, number: int, frame: FrameType | None) -> None:
+        """The driver tries again if nothing comes of it: a module that is imported by half fails whoever needs it."""
+        if cls.is_on and not _is_importing(frame):
             cls.is_on = False  # once: what answers for it is not to be interrupted
             raise Interrupted("another partition failed")
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORT_SYSTEM:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _answer(request: bytes) -> Any:
