@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 APP_NAME = "orca"
 LONGEST_SOCKET_PATH = 103  # macOS; Linux has room for four more
 SOCKET_NAME_LENGTH = len("/.") + len(str(uuid.UUID(int=0))) + len(".sock")  # as Spark names them
+# Spark asks whether a number is there, and keeps within the batch, before it reads it: Arrow need not look again.
+ARROW_OPTIONS = "-Darrow.enable_null_check_for_get=false -Darrow.enable_unsafe_memory_access=true"
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 LOG_CONFIG = """status = error
@@ -178,10 +180,9 @@ def _launched_context(settings: SparkSettings, folder: Path) -> SparkContext:
 
 def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
     asked = settings.conf
-    java_options = [
+    of_driver = [
         f'"-Dlog4j2.configurationFile=file:{folder / "log4j2.properties"}"',
         f'"-Dderby.system.home={folder}"',
-        asked.get("spark.driver.extraJavaOptions", ""),
     ]
     values = {
         "spark.app.name": settings.app_name or APP_NAME,
@@ -205,7 +206,12 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
             "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
             **_sockets_in(folder),
         }
-    return values | asked | {"spark.driver.extraJavaOptions": " ".join(java_options).strip()}
+    options: dict[str, list[str]] = {
+        "spark.driver.extraJavaOptions": of_driver,
+        "spark.executor.extraJavaOptions": [],
+    }
+    merged = {key: " ".join([*ours, ARROW_OPTIONS, asked.get(key, "")]).strip() for key, ours in options.items()}
+    return values | asked | merged
 
 
 def _sockets_in(folder: Path) -> dict[str, str]:
