@@ -85,7 +85,7 @@ def ours_on_shards(
 
 
 def _read_shard(files: np.ndarray) -> dict[str, np.ndarray]:
-    return {"x": np.concatenate([matrix_of(pq.read_table(file, use_threads=False)) for file in files])}
+    return {"x": matrix_of(pq.read_table(list(files), use_threads=False))}
 
 
 def _sum_shard(shard: dict[str, np.ndarray]) -> list[float]:

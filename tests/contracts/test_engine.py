@@ -14,6 +14,7 @@ from zoo.orca.engine.base import deal
 from zoo.orca.errors import NotPicklableError
 
 EXAMPLES = {"local": 25, "spark": 4, "ray": 4}
+LARGE = 20_000  # Ray keeps arrays of so many numbers by themselves
 PARTITIONS = st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=5)
 
 
@@ -69,7 +70,7 @@ def test_exchange_orders_pieces_by_source(engine):
 
 
 def test_functions_may_change_shards_in_place(engine):
-    placed = engine.place([[np.arange(3)], [pd.DataFrame({"a": [1, 2]})], [{"x": np.zeros(2)}]])
+    placed = engine.place([[np.arange(3)], [pd.DataFrame({"a": [1, 2]})], [{"x": np.zeros(LARGE)}]])
     placed.persist()
 
     def change(index, shards):
@@ -84,12 +85,98 @@ def test_functions_may_change_shards_in_place(engine):
 
     (array,), (frame,), (nested,) = placed.map(change).fetch()
     np.testing.assert_array_equal(array, [1, 2, 3])
-    np.testing.assert_array_equal(nested["x"], [5, 5])
+    np.testing.assert_array_equal(nested["x"], np.full(LARGE, 5))
     assert frame["a"].tolist() == [9, 2]
     (array,), (frame,), (nested,) = placed.fetch()
     np.testing.assert_array_equal(array, [0, 1, 2])
-    np.testing.assert_array_equal(nested["x"], [0, 0])
+    np.testing.assert_array_equal(nested["x"], np.zeros(LARGE))
     assert frame["a"].tolist() == [1, 2]
+
+
+def arrays(placed):
+    """A number of each array of a partition, and whether all of the array is the same."""
+    return [[(float(each[0]), bool((each == each[0]).all())) for each in shards] for shards in placed.fetch()]
+
+
+class TestExtend:
+    """Shards with something added, however those that they are made of fare."""
+
+    @pytest.fixture
+    def placed(self, engine):
+        placed = engine.place([[0, 1], [], [2]]).map(lambda index, shards: (np.full(LARGE, each) for each in shards))
+        placed.persist()
+        placed.compute()
+        return placed
+
+    @pytest.fixture
+    def extended(self, placed):
+        extended = placed.extend(lambda array: array * 10, lambda array, added: {"array": array, "added": added})
+        extended.persist()
+        extended.compute()
+        return extended
+
+    @staticmethod
+    def both(extended):
+        parts = [extended.map(lambda index, shards, key=key: (e[key] for e in shards)) for key in ("array", "added")]
+        return list(map(arrays, parts))
+
+    AS_MADE = [
+        [[(0.0, True), (1.0, True)], [], [(2.0, True)]],
+        [[(0.0, True), (10.0, True)], [], [(20.0, True)]],
+    ]
+
+    @staticmethod
+    def spoil(index, shards):
+        for shard in shards:
+            for array in shard.values() if isinstance(shard, dict) else [shard]:
+                array[:] = -1
+            yield shard
+
+    def test_what_was_there_and_what_was_added(self, extended):
+        assert self.both(extended) == self.AS_MADE
+        (first, second), none, (third,) = extended.fetch()
+        assert [each["added"][0] for each in (first, second, third)] == [0, 10, 20]
+        assert none == []
+
+    def test_readers_change_neither(self, placed, extended):
+        assert [part["added"][0] for shards in extended.map(self.spoil).fetch() for part in shards] == [-1, -1, -1]
+        assert self.both(extended) == self.AS_MADE
+        assert arrays(placed.map(self.spoil)) == [[(-1.0, True), (-1.0, True)], [], [(-1.0, True)]]
+        assert arrays(placed) == self.AS_MADE[0]
+        assert self.both(extended) == self.AS_MADE
+
+    def test_the_shards_may_be_used_up_by_others(self, placed, extended):
+        placed.give_up()
+        spoilt = placed.map(self.spoil)
+        spoilt.persist()
+        spoilt.compute()
+        placed.unpersist()
+        assert self.both(extended) == self.AS_MADE
+
+    def test_it_may_be_given_up_itself(self, placed, extended):
+        extended.give_up()
+        spoilt = extended.map(self.spoil)
+        spoilt.persist()
+        spoilt.compute()
+        extended.unpersist()
+        assert not extended.is_persisted
+        assert arrays(placed) == self.AS_MADE[0]
+        assert self.both(extended) == self.AS_MADE
+
+    def test_of_shards_that_nobody_keeps(self, placed):
+        placed.unpersist()
+        extended = placed.extend(lambda array: array * 10, lambda array, added: {"array": array, "added": added})
+        assert self.both(extended) == self.AS_MADE
+        extended.persist()
+        extended.compute()
+        assert self.both(extended) == self.AS_MADE
+
+    def test_twice(self, extended):
+        more = extended.extend(lambda shard: shard["added"] + 1, lambda shard, added: {**shard, "added": added})
+        more.persist()
+        more.compute()
+        extended.unpersist()
+        assert self.both(more) == [self.AS_MADE[0], [[(1.0, True), (11.0, True)], [], [(21.0, True)]]]
 
 
 def test_an_error_over_shards_keeps_its_type_and_tells_where(engine):

@@ -417,6 +417,29 @@ def test_xshards_of_dicts(engine):
     assert [sorted(shard) for shard in shards.collect()] == [["name", "x", "y"]] * 4
 
 
+class Writes(Ours):
+    """A model that uses its input as scratch paper."""
+
+    def forward(self, features):
+        total = super().forward(features)
+        for part in leaves(features):
+            part[:] = -1
+        return total
+
+
+def test_a_model_may_write_into_its_input(engine):
+    shards = XShards.partition({"x": np.ones((20_000, 4), np.float32)}, 2)
+    out = predict(shards, Writes(), 4096)
+    for _ in range(2):
+        found = out.collect()
+        assert [(shard["x"].shape, shard["x"].min(), shard["prediction"].min()) for shard in found] == [
+            ((10_000, 4), 1, 4)
+        ] * 2
+    changed = out.transform_shard(lambda shard: shard["x"].__isub__(1).max() + shard["prediction"].__imul__(2).max())
+    assert changed.collect() == [8, 8]
+    assert [shard["x"].min() for shard in shards.collect()] == [1, 1]
+
+
 def test_xshards_of_several_arrays(engine):
     for x in (lambda n: (n, n * 2), lambda n: [n, [n, n]], lambda n: {"b": n, "a": n * 2}):
         out = predict(ragged(lambda n, x=x: {"x": x(n)}), Ours("several"), 4).collect()

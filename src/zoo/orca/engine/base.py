@@ -41,6 +41,16 @@ class Placement(ABC):
     def zip(self, other: Placement, fn: Callable[[Iterator[Any], Iterator[Any]], Iterable[Any]]) -> Placement:
         """Partitions i of both, on the same engine and equal in number, become what `fn(mine, others)` yields."""
 
+    def extend(self, fn: Callable[[Any], Any], join: Callable[[Any, Any], Any]) -> Placement:
+        """Every shard becomes `join(shard, fn(shard))`, where `fn` neither changes the shard nor gives parts of it.
+
+        An engine may keep what `fn` gives alone, beside the shards that it keeps already."""
+
+        def extend_each(index: int, shards: Iterator[Any]) -> Iterator[Any]:
+            return (join(shard, fn(shard)) for shard in shards)
+
+        return self.map(extend_each)
+
     @abstractmethod
     def exchange(self, split: SplitFunction, num_partitions: int, combine: CombineFunction) -> Placement:
         """Move pieces between partitions: `split(i, shards)` yields (target, piece), and target j becomes what

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from zoo.orca.engine.base import CombineFunction, Engine, MapFunction, Placement, SplitFunction, deal
 from zoo.orca.engine.pickling import Packed, pack
-from zoo.orca.engine.recipe import Combined, Mapped, Pieces, Recipe, Stored, Zipped, pieces_by_target
+from zoo.orca.engine.recipe import Added, Combined, Mapped, Pieces, Recipe, Stored, Zipped, pieces_by_target
 from zoo.orca.errors import ShardsLostError
 
 LOSSES = 2
@@ -68,6 +68,9 @@ class LazyPlacement(Placement):
 
         return LazyPlacement(self.engine, self.num_partitions, make)
 
+    def extend(self, fn: Callable[[Any], Any], join: Callable[[Any, Any], Any]) -> LazyPlacement:
+        return _ExtendedPlacement(self, fn, join)
+
     def exchange(self, split: SplitFunction, num_partitions: int, combine: CombineFunction) -> LazyPlacement:
         splitter, combiner = pack(split), pack(combine)
         sources: list[Pieces] = []
@@ -122,6 +125,36 @@ class LazyPlacement(Placement):
 
     def _mapped(self, function: Packed, changes: bool) -> list[Recipe]:
         return [Mapped(function, index, source, changes) for index, source in enumerate(self.recipes())]
+
+
+class _ExtendedPlacement(LazyPlacement):
+    """Shards with something added. Where the shards are kept already, what is added is all that is kept of these."""
+
+    def __init__(self, source: LazyPlacement, fn: Callable[[Any], Any], join: Callable[[Any, Any], Any]):
+        whole = super(LazyPlacement, source).extend(fn, join)
+        super().__init__(source.engine, source.num_partitions, whole.recipes)  # type: ignore[attr-defined]
+        self._source = source
+        self._add = pack(fn)
+        self._join = pack(lambda shards, added: map(join, shards, added))
+        self._joined: list[Recipe] | None = None
+
+    def unpersist(self) -> None:
+        super().unpersist()
+        self._joined = None
+
+    def recipes(self) -> Sequence[Recipe]:
+        if self._joined is not None and not any(stored.is_lost for each in self._joined for stored in each.stored()):
+            return self._joined
+        if not self._persisted or not self._source.is_persisted:
+            return super().recipes()
+        shards = self._source.recipes()
+        for stored in (stored for each in shards for stored in each.stored()):
+            stored.pin()
+        added = self.engine.store([Added(self._add, each) for each in shards])
+        self._joined = [
+            Zipped(self._join, mine, theirs, changes=False) for mine, theirs in zip(shards, added, strict=True)
+        ]
+        return self._joined
 
 
 def _surviving(action: Callable[[], Result]) -> Result:

@@ -192,6 +192,7 @@ class StoredFile(_OwnedFile, Stored):
     """Shards in a file, or in the memory of the process that computed them until another one needs them."""
 
     owner: Process | None = None
+    is_pinned = False
 
     def keep_in(self, process: Process) -> None:
         self.owner = process
@@ -202,7 +203,10 @@ class StoredFile(_OwnedFile, Stored):
         return self.owner is not None and not self.owner.alive
 
     def last_read(self) -> Recipe:
-        return LastRead(self)
+        return self if self.is_pinned else LastRead(self)
+
+    def pin(self) -> None:
+        self.is_pinned = True
 
     def shards(self, borrow: bool = False) -> Iterator[Any]:
         kept = SHELF.shards(self.file, borrow)

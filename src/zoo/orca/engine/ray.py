@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import threading
 import time
 import uuid
@@ -30,6 +31,8 @@ LOOK_SECONDS = 0.5
 # So many tasks are Ray's at once, and about so many objects an exchange makes: the driver keeps a record of each.
 AT_ONCE = 128
 SPLIT_OBJECTS = 20_000
+# Buffers from so many bytes on lie in the store by themselves, where they can be read without a copy.
+OWN_BUFFER = 1 << 16
 
 
 class RayEngine(LazyEngine):
@@ -234,17 +237,28 @@ def _split(recipe: Recipe, group_size: int, groups: int) -> list[Any]:
     return [[target for group in pieces for target in group], *pieces]
 
 
-def seal(shard: Any) -> np.ndarray:
-    """A shard as bytes that Ray stores as they are.
+def seal(shard: Any) -> list[np.ndarray]:
+    """A shard as bytes that Ray stores as they are: its pickle, and the large buffers in it, which are copied once.
 
     Ray's own pickler would make other classes of a script's classes, and hand out arrays that cannot be written to.
     """
-    return np.frombuffer(cloudpickle.dumps(shard, protocol=5), dtype=np.uint8)
+    buffers: list[np.ndarray] = []
+
+    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        is_small = raw.nbytes < OWN_BUFFER
+        if not is_small:
+            buffers.append(np.frombuffer(raw, np.uint8))
+        return is_small
+
+    body = cloudpickle.dumps(shard, protocol=5, buffer_callback=stays_inside)
+    return [np.frombuffer(body, np.uint8), *buffers]
 
 
-def unseal(sealed: np.ndarray) -> Any:
-    """A fresh copy of the shard, to be changed at will."""
-    return cloudpickle.loads(sealed.data)
+def unseal(sealed: Sequence[np.ndarray], borrow: bool = False) -> Any:
+    """A fresh copy of the shard, to be changed at will; or one that lies in Ray's store, for who will not."""
+    body, *buffers = sealed
+    return pickle.loads(body.data, buffers=[(each if borrow else each.copy()).data for each in buffers])
 
 
 class StoredObject(Stored):
@@ -254,7 +268,7 @@ class StoredObject(Stored):
         self.ref = ref
 
     def shards(self, borrow: bool = False) -> Iterator[Any]:
-        return map(unseal, require("ray", "The Ray engine").get(self.ref))
+        return (unseal(sealed, borrow) for sealed in require("ray", "The Ray engine").get(self.ref))
 
 
 class PlainObject(Stored):

@@ -38,6 +38,9 @@ class Stored(Recipe):
         """The same shards, for a reader who may change them, since nobody reads them after."""
         return self
 
+    def pin(self) -> None:
+        """Say that there are others who read it, so that there is no last reader."""
+
     def stored(self) -> Iterator[Stored]:
         yield self
 
@@ -89,15 +92,31 @@ class Mapped(Recipe):
 
 
 @dataclass(frozen=True)
+class Added(Recipe):
+    """What a function makes of each shard of a partition, which it neither changes nor gives parts of."""
+
+    function: Packed
+    source: Recipe
+
+    def shards(self, borrow: bool = False) -> Iterator[Any]:
+        return map(self.function.load_once(), self.source.shards(borrow=True))
+
+    def stored(self) -> Iterator[Stored]:
+        return self.source.stored()
+
+
+@dataclass(frozen=True)
 class Zipped(Recipe):
     """What a function makes of two partitions."""
 
     function: Packed
     mine: Recipe
     theirs: Recipe
+    changes: bool = True
 
     def shards(self, borrow: bool = False) -> Iterator[Any]:
-        return iter(self.function.load_once()(self.mine.shards(), self.theirs.shards()))
+        borrow = borrow and not self.changes
+        return iter(self.function.load_once()(self.mine.shards(borrow), self.theirs.shards(borrow)))
 
     def stored(self) -> Iterator[Stored]:
         yield from self.mine.stored()

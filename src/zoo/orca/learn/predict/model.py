@@ -202,8 +202,14 @@ def _load(predictor: Predictor, threads: int) -> PredictFunction:
     return load(threads) if _takes_threads(predictor) else load()
 
 
-def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int, bar: Bar = SILENT) -> Result:
-    """The prediction for all rows of arrays, batch by batch; the bar is told how many rows are done."""
+def predict_rows(
+    model: Model, features: tuple[Any, ...], batch_size: int, bar: Bar = SILENT, lent: bool = False
+) -> Result:
+    """The prediction for all rows of arrays, batch by batch; the bar is told how many rows are done.
+
+    Args:
+        lent: whether the arrays must stay as they are. A forward() that writes into its input is then given copies.
+    """
     whole = model.rows(features, batch_size)
     if whole is not None:
         return whole
@@ -212,7 +218,8 @@ def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int, bar: 
     results = []
     for start in range(0, rows, batch_size):
         bar.to(start)
-        results.append(model(unflatten([leaf[start : start + batch_size] for leaf in leaves], spec)))
+        batch = [leaf[start : start + batch_size] for leaf in leaves]
+        results.append(model(unflatten([part.copy() for part in batch] if lent else batch, spec)))
     return join_results(results) if results else _empty_result(model, leaves, spec)
 
 

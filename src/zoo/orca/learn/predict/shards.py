@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from zoo.orca.data.shard import XShards
 from zoo.orca.engine.bar import job
 from zoo.orca.feed.shards import Columns
-from zoo.orca.learn.predict.model import Predictor, Shipment, predict_rows, read_arguments, takes_text
+from zoo.orca.learn.predict.model import Predictor, Result, Shipment, predict_rows, read_arguments, takes_text
 from zoo.orca.learn.predict.output import PREDICTION
 
 
@@ -30,14 +30,15 @@ def predict_xshards(
     shipment = Shipment(source.engine, predictor, squeeze, source.num_partitions)
     read = Columns(tuple(feature_cols), text=takes_text(predictor))
 
-    def predict(index: int, partition: Iterator[Any]) -> Iterator[dict[str, Any]]:
-        model = shipment.model()
-        for shard in partition:
-            x, _, _ = read(shard)
-            kept = {"x": x} if isinstance(shard, pd.DataFrame) else shard
-            yield {**kept, PREDICTION: predict_rows(model, read_arguments(x), batch_size)}
+    def predict(shard: Any) -> Result:
+        x, _, _ = read(shard)
+        return predict_rows(shipment.model(), read_arguments(x), batch_size, lent=True)
 
-    predicted = source.map(predict)
+    def add(shard: Any, prediction: Result) -> dict[str, Any]:
+        kept = {"x": read(shard)[0]} if isinstance(shard, pd.DataFrame) else shard
+        return {**kept, PREDICTION: prediction}
+
+    predicted = source.extend(predict, add)
     if source.engine.name != "spark":  # where a broadcast is freed by Spark, when no RDD needs it
         weakref.finalize(predicted, shipment.release)
     with job("predict"):
