@@ -43,7 +43,8 @@ class SlowImport:
 
 SLOW_IMPORTS = (
     SlowImport(("zoo.orca.learn.worker", "pandas"), (b"zoo.orca.learn",)),
-    SlowImport(("torch", "torch._dynamo"), (b"torch",)),  # the second of which every optimizer imports
+    SlowImport(("torch",), (b"torch",)),
+    SlowImport(("torch", "torch._dynamo"), (b"torch.optim", b"zoo.orca.learn.pytorch.learner")),  # optimizers import it
     SlowImport(("tensorflow", "keras"), (b"tensorflow", b"keras", b"zoo.orca.learn.tf"), (b"zoo.orca.learn.tf2",)),
 )
 
@@ -67,7 +68,8 @@ class Packed:
     @property
     def slow_imports(self) -> tuple[str, ...]:
         """Modules that the value seems to need: to import them ahead is never wrong."""
-        return tuple(name for each in SLOW_IMPORTS if each.is_needed_by(self.body) for name in each.modules)
+        needed = (each for each in SLOW_IMPORTS if each.is_needed_by(self.body))
+        return tuple(dict.fromkeys(name for each in needed for name in each.modules))
 
     def load_once(self) -> Any:
         """The value, unpickled once in each process: for functions."""
