@@ -60,38 +60,48 @@ def predict_spark(
                 f"Drop or rename it first: df.withColumnRenamed({name!r}, 'earlier')."
             )
     types = require("pyspark.sql.types", "A Spark DataFrame")
-    # Numbers for names on the way, for mapInArrow stumbles over dots in names and over columns of one name.
-    numbers = [str(number) for number in range(len(df.columns))]
+    final = [*df.columns, prediction_col]
+    *names, prediction = final if _are_plain(final) else map(str, range(len(final)))
     fields = [
-        types.StructField(number, field.dataType, field.nullable, field.metadata)
-        for number, field in zip(numbers, df.schema.fields, strict=True)
+        types.StructField(name, field.dataType, field.nullable, field.metadata)
+        for name, field in zip(names, df.schema.fields, strict=True)
     ]
-    schema = types.StructType([*fields, types.StructField(PREDICTION, output.spark_type)])
+    schema = types.StructType([*fields, types.StructField(prediction, output.spark_type)])
     shipment = Shipment(SparkEngine(df.sparkSession.sparkContext), predictor, output.squeeze)
-    function = _predicting(shipment, df.columns, feature_cols, batch_size, output, text)
+    given = [*names, prediction]
+    function = _predicting(shipment, df.columns, given, feature_cols, batch_size, output, text)
     scan = plain_scan(df, df.columns)
     if scan is None:
-        source = df.toDF(*numbers)
+        source = _renamed(df, names)
     else:
         count = len(scan.partitions)
         source = df.sparkSession.range(0, count, 1, count)
-        function = _reading(scan, df.columns, numbers, function)
+        function = _reading(scan, df.columns, function)
     try:
-        return source.mapInArrow(function, schema).toDF(*df.columns, prediction_col)
+        return _renamed(source.mapInArrow(function, schema), final)
     except NotImplementedError as error:
         raise InvalidArgumentError(
             f"a column has a type that Arrow cannot carry: {error} Drop it, or cast it to text, before predict."
         ) from error
 
 
-def _reading(scan: ParquetScan, names: Sequence[str], numbers: Sequence[str], function: ArrowFunction) -> ArrowFunction:
-    """What a task does that is given numbers of partitions: it reads their rows, renames columns, and goes on."""
+def _are_plain(names: Sequence[str]) -> bool:
+    """Whether mapInArrow can have them: it stumbles over dots in names and over columns of one name."""
+    return len({name.lower() for name in names}) == len(names) and not any("." in name or "`" in name for name in names)
+
+
+def _renamed(df: Any, names: Sequence[str]) -> Any:
+    """To give columns the names that they have would still cost a copy of every row."""
+    return df if df.columns == list(names) else df.toDF(*names)
+
+
+def _reading(scan: ParquetScan, names: Sequence[str], function: ArrowFunction) -> ArrowFunction:
+    """What a task does that is given numbers of partitions: it reads their rows, and goes on."""
 
     def read(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in chunks:
             for partition in chunk.column(0).to_pylist():
-                for batch in scan.batches(partition, names):
-                    yield pa.RecordBatch.from_arrays(batch.columns, numbers)
+                yield from scan.batches(partition, names)
 
     return lambda chunks: function(read(chunks))
 
@@ -99,19 +109,25 @@ def _reading(scan: ParquetScan, names: Sequence[str], numbers: Sequence[str], fu
 def _predicting(
     shipment: Shipment,
     names: Sequence[str],
+    given: Sequence[str],
     feature_cols: Sequence[str],
     batch_size: int,
     output: OutputType,
     text: bool = False,
 ) -> ArrowFunction:
-    """What a task does with the Arrow chunks of its partition, whose columns have these names."""
+    """What a task does with the Arrow chunks of its partition.
+
+    Args:
+        names: those of the DataFrame's columns, in their order.
+        given: what columns are called that go out, the prediction's last.
+    """
 
     def predicting(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         leave_modules_out()
         rows = (chunk for chunk in chunks if chunk.num_rows)
         first = next(rows, None)
         if first is not None:
-            pass_ = _Pass(shipment.model(), names, feature_cols, batch_size, output, text)
+            pass_ = _Pass(shipment.model(), names, given, feature_cols, batch_size, output, text)
             try:
                 yield from pass_.chunk(first)
                 for chunk in rows:
@@ -133,12 +149,14 @@ class _Pass:
         self,
         model: Model,
         names: Sequence[str],
+        given: Sequence[str],
         feature_cols: Sequence[str],
         batch_size: int,
         output: OutputType,
         text: bool = False,
     ):
         self._model = model
+        self._given = list(given)
         self._features = [(name, names.index(name)) for name in feature_cols]
         self._batch_size = batch_size
         self._output = output
@@ -210,8 +228,7 @@ class _Pass:
             if count < chunk.num_rows:
                 self._waiting.appendleft(chunk.slice(count))
             prediction = self._output.to_arrow(mine if several else mine[0])
-            names = [*chunk.schema.names, PREDICTION]
-            yield pa.RecordBatch.from_arrays([*chunk.slice(0, count).columns, prediction], names=names)
+            yield pa.RecordBatch.from_arrays([*chunk.slice(0, count).columns, prediction], names=self._given)
 
 
 def _shapes(result: Result) -> list[tuple[int, ...]]:

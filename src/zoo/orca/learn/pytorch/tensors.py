@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -44,11 +45,19 @@ def to_tensors(value: Any, floats: torch.dtype) -> Any:
 
 def _view(array: np.ndarray) -> Tensor:
     """A tensor on the array's memory; a model that writes into its input gets what it asked for."""
-    if array.flags.writeable:
-        return torch.from_numpy(array)
+    if not array.flags.writeable:
+        _hear_of_unwritable_arrays()
+    return torch.from_numpy(array)
+
+
+@functools.cache
+def _hear_of_unwritable_arrays() -> None:
+    """Have torch's warning about them over: it comes once in a process, and tells the user nothing."""
+    unwritable = np.zeros(1)
+    unwritable.flags.writeable = False
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
+        torch.from_numpy(unwritable)
 
 
 def to_arrays(output: Any) -> Any:
