@@ -122,7 +122,11 @@ class Loaded:
 
 def run_pass(chunks, model, batch_size, output=None):
     output = output or OutputType.probe(Ours(model.shape).load(), (np.zeros((2, 2)),))
-    return list(spark_module._predicting(Loaded(model), ["x", "n"], ["x"], batch_size, output)(iter(chunks)))
+    return list(
+        spark_module._predicting(Loaded(model), ["x", "n"], ["x", "n", "prediction"], ["x"], batch_size, output)(
+            iter(chunks)
+        )
+    )
 
 
 @settings(deadline=None)
