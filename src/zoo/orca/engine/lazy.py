@@ -115,7 +115,9 @@ class LazyPlacement(Placement):
         recipes = self._make()
         if not self._persisted:
             return recipes
-        self._stored = self.engine.store(recipes)
+        # What the driver placed is kept already, where every process can read it.
+        placed = [each for each in recipes if isinstance(each, Stored)]
+        self._stored = placed if len(placed) == len(recipes) else self.engine.store(recipes)
         return self._stored
 
     def _take_stored(self) -> Sequence[Recipe]:
