@@ -64,8 +64,9 @@ def curve(settings: Settings) -> Curve:
         prepare=partial(_prepare, settings, sizes),
         rounds=3,
         note=(
-            "The engine runs and has trained once before the clock starts. One more row is what was taken longer than "
-            "at the size before, over the rows that were more, so that starting is not in it. "
+            "The engine runs, and has done the same once before the clock starts, so that its processes have the "
+            "memory. One more row is what was taken longer than at the size before, over the rows that were more, so "
+            "that starting is not in it. "
             f"{FAR:,} rows are not measured: the last column is the largest size and the cost of every row beyond it."
         ),
     )
@@ -85,7 +86,7 @@ def _timed(size: int, folder: str, engine: str, work: Any) -> Figures:
     from zoo.orca import stop_orca_context
 
     read = start(engine)
-    work(read(str(Path(folder).with_name(f"columns-{QUICK_SIZES[0]}"))), engine)
+    work(read(folder), engine)
     begun = time.perf_counter()
     work(read(folder), engine)
     seconds = time.perf_counter() - begun
@@ -154,7 +155,7 @@ def _derive(measured: dict[str, dict[int, Figures]]) -> None:
 
 
 def _prepare(settings: Settings, sizes: tuple[int, ...]) -> None:
-    for size in {QUICK_SIZES[0], *sizes}:
+    for size in sizes:
         learn_data.make_columns(folder_of(settings, size), size)
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from zoo.orca.optional import is_instance_of
 
 # Bytes of a column that are read ahead: a row group can be as large as its file, and must not lie in memory whole.
-READ_AHEAD = 1 << 20
+READ_AHEAD = 1 << 18
 # What a batch holds where its number of rows is left open: enough to forget what a batch costs.
 BATCH_BYTES = 2 << 20
 
