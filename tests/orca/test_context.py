@@ -110,11 +110,14 @@ class TestStartsAndStops:
         with pytest.raises(ContextError, match='"local" is active'):
             init_orca_context("standalone")
         assert init_orca_context("spark-submit") is mine
+        scratch = Path(mine._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+        assert list(scratch.glob("spark-*")) != []
         mine._gateway.proc.kill()  # a JVM that dies is no reason not to clean up
         mine._gateway.proc.wait()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             stop_orca_context()
+        assert not scratch.exists()
         with pytest.raises(ContextError, match="No SparkContext is active"):
             OrcaContext.get_spark_context()
 

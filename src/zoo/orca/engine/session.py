@@ -183,6 +183,7 @@ def _conf(settings: SparkSettings, folder: Path) -> dict[str, str]:
     of_driver = [
         f'"-Dlog4j2.configurationFile=file:{folder / "log4j2.properties"}"',
         f'"-Dderby.system.home={folder}"',
+        f'"-Djava.io.tmpdir={folder}"',  # what a JVM that is killed could not remove goes with the folder
     ]
     values = {
         "spark.app.name": settings.app_name or APP_NAME,
