@@ -20,8 +20,9 @@ def rows_of(plan, pieces, epoch):
     found = []
     for piece in pieces:
         order = plan.order(epoch, piece.shard)
-        places = np.arange(piece.start, piece.stop)
-        found += [(piece.shard, int(row)) for row in (places if order is None else order[places])]
+        places = slice(piece.start, piece.stop)
+        rows = range(piece.start, piece.stop) if order is None else order[places].tolist()
+        found += [(piece.shard, row) for row in rows]
     return found
 
 

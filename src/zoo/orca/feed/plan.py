@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from zoo.orca.engine.base import deal
+from zoo.orca.feed.shuffled import Shuffled
 
 #: Rows lent to a rank that has none of a batch: two, for layers that normalise over the batch cannot train on one.
 GHOST_ROWS = 2
@@ -129,15 +130,12 @@ class Plan:
                 yield Batch(order[places], taken[places], takes[places])
             taken += takes
 
-    def order(self, epoch: int, shard: int) -> np.ndarray | None:
+    def order(self, epoch: int, shard: int) -> Shuffled | None:
         """The order of a shard's rows in an epoch; None when they keep their own."""
         if not self.shuffle:
             return None
-        rows = self.rows[shard]
-        numbers = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
         place = int(np.searchsorted(self._filled, shard))
-        np.random.default_rng([self.seed, epoch, _ROWS, place]).shuffle(numbers)
-        return numbers
+        return Shuffled(self.rows[shard], np.random.default_rng([self.seed, epoch, _ROWS, place]))
 
     @cached_property
     def _filled(self) -> np.ndarray:

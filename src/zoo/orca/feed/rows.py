@@ -14,6 +14,7 @@ from zoo.orca.errors import InvalidArgumentError
 from zoo.orca.feed.base import Feed, Share, Source
 from zoo.orca.feed.laid import Laid, Layout, Rows, Table, common_layout, forget
 from zoo.orca.feed.plan import GHOST_ROWS, Batch, Piece, Plan, split
+from zoo.orca.feed.shuffled import Shuffled
 
 if TYPE_CHECKING:
     from zoo.orca.engine.base import Engine, Placement
@@ -129,7 +130,7 @@ class RowsSource(Source):
             self._held[list(rows.tables)] = True
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Share]:
-        orders: dict[int, np.ndarray | None] = {}
+        orders: dict[int, Shuffled | None] = {}
         for whole in self.plan.batches(epoch, start):
             mine = self._mine(whole)
             count = sum(map(len, mine))
@@ -147,7 +148,7 @@ class RowsSource(Source):
         return batch.cut(split(batch.rows, self._world_size)[self._rank])
 
     def _numbers(
-        self, piece: Piece, epoch: int, orders: dict[int, np.ndarray | None]
+        self, piece: Piece, epoch: int, orders: dict[int, Shuffled | None]
     ) -> tuple[int, np.ndarray | slice]:
         if piece.shard not in orders:
             orders[piece.shard] = self.plan.order(epoch, piece.shard)
