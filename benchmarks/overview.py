@@ -18,8 +18,10 @@ def render_bars(known: Iterable[Row], kept: Mapping[str, Mapping[str, Any]]) -> 
     names = {row.name for row in known}
     lines += [line for name, facts in kept.items() if name not in names for line in _lines(name, facts)]
     verdicts = [line[3] for line in lines]
-    counts = f"{verdicts.count('pass')} of {len(lines)} bars are cleared, {verdicts.count('**miss**')} are missed"
-    return "\n".join([f"{counts}; the others were not judged.", "", *grid([HEADS, *lines])])
+    cleared, missed = verdicts.count("pass"), verdicts.count("**miss**")
+    others = "; the others were not judged" if cleared + missed < len(lines) else ""
+    counts = f"{cleared} of {len(lines)} bars are cleared, {missed} are missed{others}."
+    return "\n".join([counts, "", *grid([HEADS, *lines])])
 
 
 def _lines(name: str, facts: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -123,7 +123,7 @@ def _ports() -> set[int]:
     """Where this process listens. The kernel's table of all connections would say it too, and takes long to read."""
     found = set()
     for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed meanwhile
             if os.readlink(path).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(path.name))) as each:
                     if each.family in (socket.AF_INET, socket.AF_INET6) and each.getsockopt(*LISTENS):

@@ -68,6 +68,10 @@ def test_a_worker_that_takes_a_lost_ones_place_is_of_the_same_nursery(local):
 
 
 def test_random_numbers_of_workers_differ(local):
+    import torch
+
+    ask(local, lambda: torch.get_num_threads())
+    assert "_multiarray_umath" in Path(f"/proc/{nursery_of(local)}/maps").read_text()  # so that forks share its state
     ask(local, lambda: np.random.seed(1))
     one, other, *more = ask(local, lambda: np.random.rand(), workers=4)
     assert one == other  # these had been seeded
@@ -130,10 +134,50 @@ def test_a_worker_begins_in_the_folder_of_the_driver(local, tmp_path, monkeypatc
 
 
 def test_a_worker_writes_where_the_driver_writes_now(local, capfd):
-    nursery_of(local)
-    capfd.readouterr()
+    with capfd.disabled():
+        nursery_of(local)
+        kill(ask(local, os.getpid))
     ask(local, lambda: os.write(2, b"from a worker\n"), workers=4)
     assert capfd.readouterr().err.count("from a worker") == 4
+
+
+def test_where_no_more_processes_may_be_the_others_go_on(local, tmp_path, monkeypatch):
+    """The nursery may not fork, as at a limit of the system: that is told, and nobody else is harmed."""
+    words = (
+        "import os\ndef refuse():\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\nos.fork = refuse"
+    )
+    (tmp_path / "no_more_forks.py").write_text(words)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    workers = set(ask(local, os.getpid))
+    local.expect(["no_more_forks"])
+    *old, new = local._pool.take(3)
+    assert {each.pid for each in old} == workers
+    assert not new.connection.poll(10) or not new.is_free(0)
+    assert new.end_words() == "it could not be started: [Errno 11] Resource temporarily unavailable"
+    local._pool.drop(new)
+    for each in old:
+        local._pool.give_back(each)
+    assert set(ask(local, os.getpid)) == workers
+
+
+def test_workers_are_seen_to_end(local):
+    """A process that nobody waits for stays in the system's table where the first process does not look after it."""
+    workers = [psutil.Process(pid) for pid in ask(local, os.getpid, workers=4)]
+    local.close()
+    assert not any(each.is_running() for each in workers)  # psutil counts what has ended, and waits, as running
+
+
+def test_a_daemon_does_not_keep_a_dead_workers_line_open(local, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def leave(index, shards):
+        os.system("sleep 60 & echo $! >> daemons")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(WorkerLostError, match=r"died 3 times"):
+        local.place([[1]]).map(leave).compute()
+    for line in Path("daemons").read_text().split():
+        os.kill(int(line), signal.SIGKILL)
 
 
 def test_how_a_worker_ended_is_told(local):
@@ -155,10 +199,16 @@ def test_a_nursery_that_is_killed_is_replaced(local):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_driver_without_outputs_has_workers_all_the_same(tmp_path, closed):
     (tmp_path / "script.py").write_text(
+        "import subprocess\n"
         "from zoo.orca.engine.local import LocalEngine\n"
         "with LocalEngine(cores=2) as engine:\n"
         "    engine.expect(['pandas'])\n"
-        "    found = engine.place([[1], [2]]).map(lambda index, shards: [7 * each for each in shards]).fetch()\n"
+        "    def times_seven(index, shards):\n"
+        "        subprocess.run(['echo', 'hello'])\n"
+        "        subprocess.run(['sh', '-c', 'echo hello >&2'])\n"
+        "        return [7 * each for each in shards]\n"
+        "    for _ in range(2):\n"
+        "        found = engine.place([[1], [2]]).map(times_seven).fetch()\n"
         "open('found', 'w').write(str(found))\n"
     )
     subprocess.run(["bash", "-c", f"exec {sys.executable} script.py {closed}"], cwd=tmp_path, check=True, timeout=120)

@@ -421,19 +421,29 @@ def test_xshards_of_dicts(engine):
     assert [sorted(shard) for shard in shards.collect()] == [["name", "x", "y"]] * 4
 
 
-class Writes(Ours):
-    """A model that uses its input as scratch paper."""
+@pytest.fixture
+def scratching():
+    """An estimator whose model uses its input as scratch paper."""
+    import torch
 
-    def forward(self, features):
-        total = super().forward(features)
-        for part in leaves(features):
-            part[:] = -1
-        return total
+    from zoo.orca.learn.pytorch import Estimator
+
+    class Scratching(torch.nn.Module):
+        def forward(self, x):
+            total = x.sum(dim=1)
+            x.fill_(-1)
+            return total
+
+    return Estimator.from_torch(model=Scratching(), loss=torch.nn.MSELoss())
 
 
-def test_a_model_may_write_into_its_input(engine):
-    shards = XShards.partition({"x": np.ones((20_000, 4), np.float32)}, 2)
-    out = predict(shards, Writes(), 4096)
+def test_a_model_may_write_into_its_input(engine, scratching):
+    x = np.ones((20_000, 4), np.float32)
+    assert scratching.predict(x, batch_size=4096).min() == 4
+    assert x.min() == 1
+    # Through a function, so that a process of the embedded engine has them in its memory.
+    shards = XShards.partition({"x": x}, 2).transform_shard(lambda shard: {"x": shard["x"] * 1}).cache()
+    out = scratching.predict(shards, batch_size=4096)
     for _ in range(2):
         found = out.collect()
         assert [(shard["x"].shape, shard["x"].min(), shard["prediction"].min()) for shard in found] == [
@@ -442,6 +452,36 @@ def test_a_model_may_write_into_its_input(engine):
     changed = out.transform_shard(lambda shard: shard["x"].__isub__(1).max() + shard["prediction"].__imul__(2).max())
     assert changed.collect() == [8, 8]
     assert [shard["x"].min() for shard in shards.collect()] == [1, 1]
+
+
+def test_a_model_may_write_into_rows_of_a_table(engine, scratching, tmp_path):
+    rows = pa.array([[1.0] * 4] * 1000, pa.list_(pa.float32()))
+    pa.parquet.write_table(pa.table({"x": rows}), tmp_path / "rows.parquet")
+    found = []
+    if engine.name == "spark":
+        read = OrcaContext.get_spark_session().read.parquet(str(tmp_path))
+        for df in (read, read.limit(1000)):  # read by the workers themselves, and sent by the JVM
+            found.append(scratching.predict(df, batch_size=100, feature_cols=["x"]).toPandas())
+    elif engine.name == "ray":
+        import ray
+
+        ds = ray.data.read_parquet(str(tmp_path)).materialize()
+        found += [scratching.predict(ds, batch_size=100, feature_cols=["x"]).to_pandas(), ds.to_pandas()]
+    else:
+        frame = pd.read_parquet(tmp_path)
+        assert scratching.predict(frame, batch_size=100, feature_cols=["x"]).tolist() == [4] * 1000
+        found.append(frame)
+    for frame in found:
+        assert np.stack(frame["x"].to_list()).tolist() == [[1] * 4] * 1000
+        assert "prediction" not in frame or frame["prediction"].to_list() == [4] * 1000
+
+
+def test_rows_that_lie_backwards(engine, scratching):
+    x = np.arange(40, dtype=np.float32).reshape(10, 4)
+    expected = x.sum(axis=1).tolist()
+    assert scratching.predict(x[::-1], batch_size=4).tolist() == expected[::-1]
+    assert scratching.predict(x[:, ::-1], batch_size=4).tolist() == expected
+    assert scratching.predict({"x": x[::-2]}, batch_size=3).tolist() == expected[::-2]
 
 
 def test_xshards_of_several_arrays(engine):

@@ -118,6 +118,10 @@ class LazyPlacement(Placement):
         # What the driver placed is kept already, where every process can read it.
         placed = [each for each in recipes if isinstance(each, Stored)]
         self._stored = placed if len(placed) == len(recipes) else self.engine.store(recipes)
+        for recipe, stored in zip(recipes, self._stored, strict=True):
+            if recipe.lends and recipe is not stored:  # both may hold the same arrays now
+                for each in (*recipe.stored(), stored):
+                    each.pin()
         return self._stored
 
     def _take_stored(self) -> Sequence[Recipe]:

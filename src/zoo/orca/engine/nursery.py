@@ -9,6 +9,7 @@ a script needs no `if __name__ == "__main__"`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
 import signal
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from zoo.orca.engine.bar import VARIABLE
 
-STANDARD_OUTPUTS = (1, 2)
+END_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ class Nursery:
     def __init__(self) -> None:
         self._environment = _environment()
         self._is_retired = False
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door, theirs = map(_beside_outputs, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "zoo.orca.engine.nursery_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=_standard_outputs()[1],
+                stderr=_standard_outputs()[2],
                 env=self._environment,
             )
 
@@ -70,7 +73,7 @@ class Nursery:
         """A worker that serves the connection; asked for, and not waited for."""
         life, theirs = Pipe(duplex=False)
         here = os.open(".", os.O_PATH)
-        outputs = tuple(filter(_is_open, STANDARD_OUTPUTS))
+        outputs = tuple(number for number, output in _standard_outputs().items() if output is None)
         birth = Birth(tuple(modules), budget, folder, outputs)
         try:
             with contextlib.suppress(OSError):  # it is dead, and the life ends before it began
@@ -87,19 +90,27 @@ class Nursery:
         self._door.close()
 
     def close(self) -> None:
+        """End it, when it has seen its workers end: nobody else would."""
         self.retire()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_SECONDS)
         self._process.kill()
         self._process.wait()
 
 
 class Forked:
-    """A worker that the nursery forked, with what `subprocess.Popen` offers for one that it started."""
+    """A worker that the nursery forked, with what `subprocess.Popen` offers for one that it started.
+
+    Attributes:
+        refusal: why the system would not let it be.
+    """
 
     def __init__(self, life: Connection) -> None:
         self._life = life
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._code: int | None = None
+        self.refusal: OSError | None = None
 
     @property
     def pid(self) -> int | None:
@@ -129,7 +140,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def _hear(self) -> None:
-        """The nursery tells the process's number first and how it ended last."""
+        """The nursery tells the process's number first, or why there is none, and how it ended last."""
         try:
             told = self._life.recv()
         except (EOFError, OSError):  # the nursery is gone, and a worker that nobody would see end goes with it
@@ -138,7 +149,10 @@ class Forked:
                     os.kill(self._pid, signal.SIGKILL)
             self._code = -signal.SIGKILL
             return
-        if self._pid is None:
+        if isinstance(told, OSError):
+            self.refusal = told
+            self._code = told.errno
+        elif self._pid is None:
             self._pid = told
         else:
             self._code = told
@@ -151,6 +165,23 @@ def _environment() -> dict[str, str]:
     driver draws bars, though all have its terminal."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {"OMP_NUM_THREADS": "1"} | dict(os.environ) | {"PYTHONPATH": path, VARIABLE: "0"}
+
+
+def _beside_outputs(door: socket.socket) -> socket.socket:
+    """The same with a descriptor that is not one of the three that programs read and write without being asked."""
+    with door:
+        return socket.socket(fileno=fcntl.fcntl(door, fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+def _standard_outputs() -> dict[int, int | None]:
+    """By descriptor: None for one that a worker is to have too, or nowhere.
+
+    A driver may have been started without, and something else have the number now."""
+    started = {1: sys.__stdout__, 2: sys.__stderr__}
+    return {
+        number: None if output is not None and _is_open(number) else subprocess.DEVNULL
+        for number, output in started.items()
+    }
 
 
 def _is_open(descriptor: int) -> bool:

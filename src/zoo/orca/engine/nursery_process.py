@@ -48,7 +48,15 @@ def raise_workers(door: socket.socket) -> tuple[Birth, int]:
             continue
         birth: Birth = pickle.loads(message)
         import_ahead(birth.modules)
-        pid = _fork()
+        connection, teller, *rest = descriptors
+        try:
+            pid = _fork()
+        except OSError as error:  # as many processes as there may be: those that live go on
+            with Connection(teller, readable=False) as life:
+                _tell(life, error)
+            for descriptor in (connection, *rest):
+                os.close(descriptor)
+            continue
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -57,7 +65,6 @@ def raise_workers(door: socket.socket) -> tuple[Birth, int]:
             for life in lives.values():
                 life.close()
             return birth, _settle(birth, descriptors)
-        connection, teller, *rest = descriptors
         for descriptor in (connection, *rest):
             os.close(descriptor)
         lives[pid] = Connection(teller, readable=False)
@@ -75,14 +82,16 @@ def _fork() -> int:
 def _settle(birth: Birth, descriptors: list[int]) -> int:
     """Make the fork what a process would be that the driver started now; its connection."""
     connection, life, folder, *outputs = descriptors
+    os.set_inheritable(connection, False)  # or a daemon of the user's would keep it open when this process is gone
     os.close(life)
     os.fchdir(folder)
     os.close(folder)
     for ours, theirs in zip(birth.outputs, outputs, strict=True):
         os.dup2(theirs, ours)
         os.close(theirs)
-    with contextlib.suppress(FileNotFoundError):  # a folder that was removed has no name
-        sys.path[0] = os.getcwd()
+    if not sys.flags.safe_path:
+        with contextlib.suppress(FileNotFoundError):  # a folder that was removed has no name
+            sys.path[0] = os.getcwd()
     seed_anew()
     return connection
 
@@ -95,7 +104,7 @@ def _tell_ends(lives: dict[int, Connection]) -> None:
                 _tell(life, os.waitstatus_to_exitcode(status))
 
 
-def _tell(life: Connection, what: int) -> None:
+def _tell(life: Connection, what: int | OSError) -> None:
     with contextlib.suppress(OSError):  # the driver does not care any more
         life.send(what)
 

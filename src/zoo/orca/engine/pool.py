@@ -88,7 +88,8 @@ class Process:
         """End the process and whatever it started."""
         if self.alive and self.pid is not None:
             for child in _children(self.pid):
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
             self._process.kill()
 
     def end(self) -> None:
@@ -98,6 +99,8 @@ class Process:
 
     def end_words(self) -> str:
         code = self._process.poll()
+        if self._process.refusal is not None:
+            return f"it could not be started: {self._process.refusal}"
         return "still running" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -262,6 +265,7 @@ class Pool:
             self._idle, self._busy, self._nurseries = [], set(), []
         for process in processes:
             process.kill()
+            process.connection.close()
         for nursery in nurseries:
             nursery.close()
         for process in processes:

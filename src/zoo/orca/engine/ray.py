@@ -1,4 +1,4 @@
-"""The Ray engine: shards in Ray's object store, functions in tasks, gangs as actors of a placement group."""
+"""The Ray engine: shards in Ray's object store, functions in tasks, gangs as tasks of a placement group."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from zoo.orca.engine.channel import Failed
 from zoo.orca.engine.gang import raise_worker_error
 from zoo.orca.engine.lazy import LazyEngine, LazyPlacement
 from zoo.orca.engine.recipe import Pieces, Recipe, Stored, dealt_shards
+from zoo.orca.engine.shelf import is_alone
 from zoo.orca.engine.worker import describe_failure, sit
 from zoo.orca.errors import NotEnoughSlotsError, WorkerLostError
 from zoo.orca.optional import require
@@ -222,7 +223,7 @@ def _attempt(compute: Any, recipe: Recipe, parts: int, wish: Wish) -> tuple[Any,
 
 
 def _compute(recipe: Recipe) -> tuple[list[Any]]:
-    return ([seal(shard) for shard in recipe.shards()],)
+    return ([seal(shard, is_alone(shard)) for shard in recipe.shards()],)
 
 
 def _consume(recipe: Recipe) -> tuple[int]:
@@ -233,14 +234,18 @@ def _split(recipe: Recipe, group_size: int, groups: int) -> list[Any]:
     """The targets that there are pieces for, and the pieces by target, an object for each group of targets."""
     pieces: list[dict[int, list[Any]]] = [{} for _ in range(groups)]
     for target, piece in recipe.shards():
-        pieces[target // group_size].setdefault(int(target), []).append(seal(piece))
+        pieces[target // group_size].setdefault(int(target), []).append(seal(piece, is_alone(piece)))
     return [[target for group in pieces for target in group], *pieces]
 
 
-def seal(shard: Any) -> list[np.ndarray]:
+def seal(shard: Any, stays: bool = True) -> list[np.ndarray]:
     """A shard as bytes that Ray stores as they are: its pickle, and the large buffers in it, which are copied once.
 
     Ray's own pickler would make other classes of a script's classes, and hand out arrays that cannot be written to.
+
+    Args:
+        stays: whether the shard stays what it is until Ray has stored it. A function that fills one array again and
+            again, and gives it each time, is why it may not.
     """
     buffers: list[np.ndarray] = []
 
@@ -248,7 +253,7 @@ def seal(shard: Any) -> list[np.ndarray]:
         raw = buffer.raw()
         is_small = raw.nbytes < OWN_BUFFER
         if not is_small:
-            buffers.append(np.frombuffer(raw, np.uint8))
+            buffers.append(np.frombuffer(raw if stays else bytes(raw), np.uint8))
         return is_small
 
     body = cloudpickle.dumps(shard, protocol=5, buffer_callback=stays_inside)

@@ -25,6 +25,11 @@ class Recipe(ABC):
         """What must be at hand before this can be computed."""
         return iter(())
 
+    @property
+    def lends(self) -> bool:
+        """Whether shards that are borrowed from it, or parts of them, are those that somebody keeps."""
+        return False
+
 
 class Stored(Recipe):
     """Shards that were computed and kept; the driver's copy of it owns the storage."""
@@ -33,6 +38,10 @@ class Stored(Recipe):
     def is_lost(self) -> bool:
         """Whether the process that kept them is gone."""
         return False
+
+    @property
+    def lends(self) -> bool:
+        return True
 
     def last_read(self) -> Recipe:
         """The same shards, for a reader who may change them, since nobody reads them after."""
@@ -87,6 +96,10 @@ class Mapped(Recipe):
         source = self.source.shards(borrow=borrow and not self.changes)
         return iter(self.function.load_once()(self.index, source))
 
+    @property
+    def lends(self) -> bool:
+        return not self.changes and self.source.lends
+
     def stored(self) -> Iterator[Stored]:
         return self.source.stored()
 
@@ -117,6 +130,10 @@ class Zipped(Recipe):
     def shards(self, borrow: bool = False) -> Iterator[Any]:
         borrow = borrow and not self.changes
         return iter(self.function.load_once()(self.mine.shards(borrow), self.theirs.shards(borrow)))
+
+    @property
+    def lends(self) -> bool:
+        return not self.changes and (self.mine.lends or self.theirs.lends)
 
     def stored(self) -> Iterator[Stored]:
         yield from self.mine.stored()

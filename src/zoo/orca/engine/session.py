@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 APP_NAME = "orca"
 LONGEST_SOCKET_PATH = 103  # macOS; Linux has room for four more
 SOCKET_NAME_LENGTH = len("/.") + len(str(uuid.UUID(int=0))) + len(".sock")  # as Spark names them
-# Spark asks whether a number is there, and keeps within the batch, before it reads it: Arrow need not look again.
-ARROW_OPTIONS = "-Darrow.enable_null_check_for_get=false -Darrow.enable_unsafe_memory_access=true"
+# Spark keeps within the batch: Arrow need not look at every number whether it does.
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true"
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 LOG_CONFIG = """status = error

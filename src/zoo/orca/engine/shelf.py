@@ -7,6 +7,7 @@ cheaply before a function may change it; everything else, and whatever is over t
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ class Shelf:
         used = 0
         rest = iter(shards)
         for shard in rest:
-            taken.append(shard)
             size = plain_size(shard)
+            # What somebody else holds, and may change, is not ours to give away later.
+            taken.append(shard if size is None or is_alone(shard) else copy_plain(shard))
             used += size or 0
             if size is None or used > left:
                 write_shards(file, itertools.chain(taken, rest))
@@ -118,6 +120,44 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
             return None
         total += size
     return total
+
+
+def is_alone(shard: Any) -> bool:
+    """Whether a shard is data of which nothing that could change is held by anybody but the caller, in one variable.
+
+    What it cannot look into is not."""
+    return sys.getrefcount(shard) <= _REFERENCES and _has_parts_alone(shard)
+
+
+# To something that lies in one place: from there, from a variable here, and from the question itself.
+_REFERENCES = 3
+
+
+def _has_parts_alone(value: Any) -> bool:
+    if type(value) is dict:
+        return all(_is_part_alone(value, key) for key in value)
+    if type(value) in (list, tuple):
+        return all(_is_part_alone(value, place) for place in range(len(value)))
+    if is_instance_of(value, "numpy", "ndarray"):
+        base = value.base
+        return not value.dtype.hasobject and (base is None or _is_base_alone(base))
+    return is_instance_of(value, "pandas", "DataFrame") or is_instance_of(value, "pandas", "Series")
+
+
+def _is_part_alone(container: Any, key: Any) -> bool:
+    part = container[key]
+    return _is_constant(part) or (sys.getrefcount(part) <= _REFERENCES and _has_parts_alone(part))
+
+
+def _is_base_alone(base: Any) -> bool:
+    """Of the memory in which an array lies; a variable of the caller refers to it, too."""
+    is_array = is_instance_of(base, "numpy", "ndarray")
+    return sys.getrefcount(base) <= _REFERENCES + 1 and (not is_array or _has_parts_alone(base))
+
+
+def _is_constant(value: Any) -> bool:
+    is_plain = value is None or isinstance(value, bool | int | float | str | bytes)
+    return is_plain or is_instance_of(value, "numpy", "generic")
 
 
 def copy_plain(shard: Any) -> Any:

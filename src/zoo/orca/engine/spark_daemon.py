@@ -1,7 +1,8 @@
 """Spark's daemon of Python workers, which are its forks, with what our tasks need imported beforehand.
 
 Spark runs it as it would run `pyspark.daemon` (`spark.python.daemon.module`), one for each set of variables that tasks
-have: those that need torch name it in `IMPORTS`, and those that need nothing do not wait for it.
+have: `IMPORTS` names what they need. A session that has needed torch once has it named from then on, so that all its
+tasks share one daemon.
 """
 
 from __future__ import annotations

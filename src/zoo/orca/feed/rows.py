@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import shutil
 import tempfile
 import weakref
@@ -108,10 +110,10 @@ class DealtFeed(Feed):
         """The partitions dealt to this rank; their shards come in a stream, one partition after the other."""
         from zoo.orca.feed.shards import lay
 
-        shards: dict[int, list[Any]] = {}
-        for number, shard in worker.shards:
-            shards.setdefault(number, []).append(shard)
-        return {number: lay(folder, number, iter(each), self._reader) for number, each in shards.items()}
+        partitions = itertools.groupby(worker.shards, key=operator.itemgetter(0))
+        return {
+            number: lay(folder, number, (shard for _, shard in pairs), self._reader) for number, pairs in partitions
+        }
 
 
 class RowsSource(Source):
@@ -147,9 +149,7 @@ class RowsSource(Source):
             return batch.of(self._held)
         return batch.cut(split(batch.rows, self._world_size)[self._rank])
 
-    def _numbers(
-        self, piece: Piece, epoch: int, orders: dict[int, Shuffled | None]
-    ) -> tuple[int, np.ndarray | slice]:
+    def _numbers(self, piece: Piece, epoch: int, orders: dict[int, Shuffled | None]) -> tuple[int, np.ndarray | slice]:
         if piece.shard not in orders:
             orders[piece.shard] = self.plan.order(epoch, piece.shard)
         order = orders[piece.shard]

@@ -202,13 +202,10 @@ def _load(predictor: Predictor, threads: int) -> PredictFunction:
     return load(threads) if _takes_threads(predictor) else load()
 
 
-def predict_rows(
-    model: Model, features: tuple[Any, ...], batch_size: int, bar: Bar = SILENT, lent: bool = False
-) -> Result:
+def predict_rows(model: Model, features: tuple[Any, ...], batch_size: int, bar: Bar = SILENT) -> Result:
     """The prediction for all rows of arrays, batch by batch; the bar is told how many rows are done.
 
-    Args:
-        lent: whether the arrays must stay as they are. A forward() that writes into its input is then given copies.
+    The arrays stay as they are: a model that may write into its input has to copy what it is given.
     """
     whole = model.rows(features, batch_size)
     if whole is not None:
@@ -218,9 +215,14 @@ def predict_rows(
     results = []
     for start in range(0, rows, batch_size):
         bar.to(start)
-        batch = [leaf[start : start + batch_size] for leaf in leaves]
-        results.append(model(unflatten([part.copy() for part in batch] if lent else batch, spec)))
+        batch = [_unwritable(leaf[start : start + batch_size]) for leaf in leaves]
+        results.append(model(unflatten(batch, spec)))
     return join_results(results) if results else _empty_result(model, leaves, spec)
+
+
+def _unwritable(part: np.ndarray) -> np.ndarray:
+    part.flags.writeable = False
+    return part
 
 
 def count_rows(leaves: Sequence[np.ndarray]) -> int:

@@ -32,7 +32,7 @@ def predict_xshards(
 
     def predict(shard: Any) -> Result:
         x, _, _ = read(shard)
-        return predict_rows(shipment.model(), read_arguments(x), batch_size, lent=True)
+        return predict_rows(shipment.model(), read_arguments(x), batch_size)
 
     def add(shard: Any, prediction: Result) -> dict[str, Any]:
         kept = {"x": read(shard)[0]} if isinstance(shard, pd.DataFrame) else shard

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import functools
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -44,20 +42,10 @@ def to_tensors(value: Any, floats: torch.dtype) -> Any:
 
 
 def _view(array: np.ndarray) -> Tensor:
-    """A tensor on the array's memory; a model that writes into its input gets what it asked for."""
-    if not array.flags.writeable:
-        _hear_of_unwritable_arrays()
-    return torch.from_numpy(array)
-
-
-@functools.cache
-def _hear_of_unwritable_arrays() -> None:
-    """Have torch's warning about them over: it comes once in a process, and tells the user nothing."""
-    unwritable = np.zeros(1)
-    unwritable.flags.writeable = False
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        torch.from_numpy(unwritable)
+    """A tensor on the array's memory; on a copy where others read it, for a model may write into its input, and where
+    it lies backwards, as no tensor can."""
+    is_usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    return torch.from_numpy(array if is_usable else array.copy())
 
 
 def to_arrays(output: Any) -> Any:
