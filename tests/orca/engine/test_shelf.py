@@ -75,8 +75,10 @@ def test_only_what_others_hold_is_copied():
 def test_a_constant_in_every_shard_is_each_shards_own(engine):
     constant, shared = np.zeros(3), SharedValue(np.zeros(3))
     shards = XShards.partition(np.arange(4), 4)
-    # Ray lets nobody write into what is shared.
-    for make in (lambda shard: constant, lambda shard: shared.value + 0 if engine.name == "ray" else shared.value):
+    takes = [lambda shard: constant]
+    if engine.name != "ray":  # which lets nobody write into what is shared
+        takes.append(lambda shard: shared.value)
+    for make in takes:
         made = shards.transform_shard(make)
         found = made.transform_shard(lambda array: array.__iadd__(1)).collect()
         assert [array.tolist() for array in found] == [[1, 1, 1]] * 4
@@ -109,3 +111,10 @@ def test_a_function_may_fill_one_array_again_and_again(engine):
     placed.persist()
     placed.compute()
     assert [[array[0] for array in shards] for shards in placed.fetch()] == [[11, 12], [21, 22]]
+
+
+@pytest.mark.engines("local")
+def test_shards_go_from_function_to_function_without_a_copy(engine):
+    made = XShards.partition(np.zeros(4), 2).transform_shard(lambda array: array + 1)
+    noted = made.transform_shard(lambda array: {"x": array, "place": array.ctypes.data})
+    assert noted.transform_shard(lambda shard: shard["x"].ctypes.data == shard["place"]).collect() == [True, True]

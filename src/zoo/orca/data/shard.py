@@ -83,7 +83,8 @@ class XShards:
 
         A SharedValue among args is sent to each worker once and read there through `.value`.
         """
-        return self._follow(self.placement.map(lambda index, shards: (func(shard, *args) for shard in shards)))
+        # A generator would hold each shard until the next one is asked for, and whoever keeps it would have to copy it.
+        return self._follow(self.placement.map(lambda index, shards: map(func, shards, *map(itertools.repeat, args))))
 
     @job("collect")
     def collect(self) -> list[Any]:

@@ -33,8 +33,9 @@ def read_shards(path: Path) -> Iterator[Any]:
     """The shards of a file, in the order in which they were written."""
     memory, position = mapped(path, private=True), 0
     while position < len(memory):
-        shard, position = _read(memory, position)
-        yield shard
+        found = list(_read(memory, position))
+        position = found.pop()
+        yield found.pop()  # and hold it no longer, so that whoever keeps it need not copy it
 
 
 def write_pieces(path: Path, pairs: Iterable[tuple[int, Any]]) -> list[int]:
