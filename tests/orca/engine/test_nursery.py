@@ -199,13 +199,13 @@ def test_a_nursery_that_is_killed_is_replaced(local):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_driver_without_outputs_has_workers_all_the_same(tmp_path, closed):
     (tmp_path / "script.py").write_text(
-        "import subprocess\n"
+        "import subprocess, sys\n"
         "from zoo.orca.engine.local import LocalEngine\n"
         "with LocalEngine(cores=2) as engine:\n"
         "    engine.expect(['pandas'])\n"
         "    def times_seven(index, shards):\n"
-        "        subprocess.run(['echo', 'hello'])\n"
-        "        subprocess.run(['sh', '-c', 'echo hello >&2'])\n"
+        "        for number in (1, 2):\n"
+        "            subprocess.run([sys.executable, '-Sc', f'import os; os.write({number}, bytes(9))'])\n"
         "        return [7 * each for each in shards]\n"
         "    for _ in range(2):\n"
         "        found = engine.place([[1], [2]]).map(times_seven).fetch()\n"
