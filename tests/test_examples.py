@@ -135,7 +135,7 @@ ENGINES_OF = {
     "tfpark_lenet.py": ("local",),
     "bigdl_layers.py": ("local", "spark"),
     "images_from_a_folder.py": ("local", "ray"),
-    "custom_operator.py": ("local",),
+    "custom_operator.py": ("local", "ray"),
     "dataloader_script.py": ("local", "spark"),
     "digits_on_arrays.py": ("local", "ray"),
     "gang.py": ("local", "spark"),

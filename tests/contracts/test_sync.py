@@ -105,9 +105,7 @@ def test_ranks_agree_again_and_again_and_leave_nothing(engine):
                 left[kind, turn] = traces()
         return left
 
-    # Spark's workers may be used again by a gang that joins in another order.
-    orders = [list(KINDS), list(KINDS)[::-1]] if engine.name == "spark" else [list(KINDS)]
-    for kinds in orders:
+    for kinds in (list(KINDS), list(KINDS)[::-1]):  # Spark uses its Python workers again
         for left in run_gang(engine, agree, 3, kinds):
             for kind in kinds:
                 listening, threads, environment, memory = left[kind, 1]

@@ -88,7 +88,7 @@ def _cut(path: Path, reader: CsvReader, size: int) -> list[blocks.Block]:
     return parts if parts[0].whole else blocks.settle(parts, [reader.look(part) for part in parts])
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=csv_files(), size=st.integers(3, 200))
 def test_blocks_of_any_size_together_are_the_whole_file(tmp_path: Path, data: bytes, size: int) -> None:
     path = tmp_path / "any.csv"
@@ -100,7 +100,7 @@ def test_blocks_of_any_size_together_are_the_whole_file(tmp_path: Path, data: by
     assert_same(read_in_blocks(path, size), whole)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(st.text(st.sampled_from('a",\n5 '), max_size=9), min_size=3, max_size=9), size=st.integers(3, 60))
 def test_quotes_in_odd_places_are_read_as_pandas_reads_them(tmp_path: Path, lines: list[str], size: int) -> None:
     path = tmp_path / "odd.csv"
@@ -216,7 +216,7 @@ PLAIN_FILES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=PLAIN_FILES, sample=st.integers(1, 4))
 @example(data=b"a,b,c\n1,1,1\n0x1A,1,1\n", sample=1)
 def test_plain_values_mean_the_same_to_both_parsers(tmp_path: Path, parser: str, data: bytes, sample: int) -> None:

@@ -168,7 +168,7 @@ SHAPES = st.lists(
 QUICK = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
-@settings(max_examples=15, **QUICK)
+@settings(max_examples=25, **QUICK)
 @given(
     world_size=st.integers(1, 4),
     shapes=SHAPES,
